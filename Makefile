@@ -1,0 +1,32 @@
+# Two commands need nothing but Python 3.11, pip and make: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types unit clean
+
+demo: .venv/ready
+	rm -rf build/demo
+	$(BIN)/tokenmill run examples/sample build/demo --max-rejects 5%
+	$(BIN)/python examples/read_rows.py build/demo
+
+test: lint types unit
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+unit: .venv/ready
+	$(BIN)/pytest
+
+# The stamp is newer than the files that name the dependencies, or the environment is brought up to date.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("tokenmill needs Python 3.11 or newer: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build

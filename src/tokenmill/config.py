@@ -1,0 +1,210 @@
+"""The one configuration object: frozen, validated when built, passed whole.
+
+It comes from keyword arguments (`Config(inputs=["corpus"], output="tokens")`) or from a TOML file under overrides
+(`load_config`), which is what the command line uses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from tokenmill.errors import ConfigError
+
+DEFAULT_TOKENIZER = "gpt-neox-20b"
+
+
+class Tail(StrEnum):
+    """What becomes of the last, partial row of a unit."""
+
+    PAD = "pad"
+    DROP = "drop"
+
+
+class SpecialTokens(StrEnum):
+    """What a special token written literally in a text is: text, the token, or a reason to reject the record."""
+
+    PLAIN = "plain"
+    MATCH = "match"
+    REJECT = "reject"
+
+
+class EncoderChoice(StrEnum):
+    """Which library encodes."""
+
+    AUTO = "auto"
+    FASTOKENS = "fastokens"
+    HUGGINGFACE = "huggingface"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectLimit:
+    """How many rejects are tolerated: a count, or a share of the records read.
+
+    RejectLimit.parse("1%") -> share 0.01; RejectLimit.parse(100) -> count 100
+    """
+
+    count: int | None = None
+    share: float | None = None
+
+    # A share says little about the first few records: it is judged while running only from here on.
+    MIN_RECORDS = 10_000
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        if isinstance(value, cls):
+            return value
+        text = str(value).strip()
+        try:
+            if text.endswith("%"):
+                share = float(text[:-1]) / 100
+                if 0 <= share <= 1:
+                    return cls(share=share)
+            elif int(text) >= 0:
+                return cls(count=int(text))
+        except ValueError:
+            pass
+        raise ConfigError(f"max_rejects: {value!r} is neither a count (100) nor a percentage (1%)")
+
+    def exceeded(self, rejected: int, records: int, *, final: bool) -> bool:
+        if self.count is not None:
+            return rejected > self.count
+        assert self.share is not None
+        return (final or records >= self.MIN_RECORDS) and rejected > self.share * records
+
+    def __str__(self) -> str:
+        return str(self.count) if self.share is None else f"{self.share * 100:g}%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A job: what to read, how to tokenize and pack it, where to write."""
+
+    inputs: tuple[str, ...]
+    output: Path
+    text_field: str = "text"
+    id_field: str | None = None
+    tokenizer: str = DEFAULT_TOKENIZER
+    encoder: EncoderChoice = EncoderChoice.AUTO
+    special_tokens_in_text: SpecialTokens = SpecialTokens.PLAIN
+    eos_token: str | None = None
+    bos_token: str | None = None
+    no_eos: bool = False
+    seq_len: int = 2048
+    sequences_per_chunk: int = 50_000
+    tail: Tail = Tail.PAD
+    max_document_bytes: int = 256 << 20
+    max_rejects: RejectLimit = RejectLimit(share=0.01)
+    engine: str = "streaming"
+    num_workers: int | None = None
+    batch_size: int = 100
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        inputs = [self.inputs] if isinstance(self.inputs, str | os.PathLike) else self.inputs
+        self._set("inputs", tuple(os.fspath(i) for i in inputs))
+        self._set("output", Path(self.output))
+        self._set("encoder", _choice(EncoderChoice, "encoder", self.encoder))
+        self._set("tail", _choice(Tail, "tail", self.tail))
+        self._set(
+            "special_tokens_in_text",
+            _choice(SpecialTokens, "special_tokens_in_text", self.special_tokens_in_text),
+        )
+        self._set("max_rejects", RejectLimit.parse(self.max_rejects))
+        self._set("max_document_bytes", parse_size(self.max_document_bytes, "max_document_bytes"))
+        self._check()
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
+        if not self.inputs:
+            raise ConfigError("no input given: name files, directories or globs to read")
+        for name in ("seq_len", "sequences_per_chunk", "batch_size", "num_workers", "max_document_bytes"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{name}: must be a whole number of at least 1, not {value!r}")
+        for name in ("text_field", "id_field", "tokenizer", "eos_token", "bos_token", "engine"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ConfigError(f"{name}: must be a non-empty string, not {value!r}")
+        for name in ("no_eos", "overwrite"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}: must be true or false, not {getattr(self, name)!r}")
+        for name in ("text_field", "id_field"):
+            if "" in (getattr(self, name) or "x").split("."):
+                raise ConfigError(f"{name}: {getattr(self, name)!r} has an empty part: write e.g. meta.text")
+        fields_ = [f"{self.text_field}.", f"{self.id_field}."]
+        if fields_[0].startswith(fields_[1]) or fields_[1].startswith(fields_[0]):
+            raise ConfigError(f"text_field {self.text_field!r} and id_field {self.id_field!r}: one holds the other")
+        if self.no_eos and self.eos_token:
+            raise ConfigError("eos_token and no_eos contradict each other: give one of them")
+
+
+E = TypeVar("E", bound=StrEnum)
+
+OPTION_NAMES = tuple(f.name for f in fields(Config))
+
+
+def load_config(overrides: Mapping[str, Any], toml: Path | None = None) -> Config:
+    """Build a Config from a TOML file, if any, under the given overrides.
+
+    load_config({"seq_len": 1024}, Path("job.toml")) -> the file's job with rows of 1,024 tokens
+    """
+    values = _read_toml(toml) if toml else {}
+    values.update(overrides)
+    for name in ("inputs", "output"):
+        if not values.get(name):
+            raise ConfigError(f"no {name} given: tokenmill run INPUT... OUTPUT, or --{name[:6]}-dir")
+    return Config(**values)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    values = {}
+    for key, value in table.items():
+        name = {"input_dir": "inputs", "output_dir": "output", "input": "inputs"}.get(k := key.replace("-", "_"), k)
+        if name not in OPTION_NAMES:
+            raise ConfigError(f"{path}: unknown option {key!r}{nearest(name, OPTION_NAMES)}")
+        values[name] = value
+    return values
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: nearest("seq_lenght", [...]) -> "; did you mean 'seq_len'?"."""
+    candidates = list(known)
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(candidates))}"
+
+
+def _choice(kind: type[E], name: str, value: object) -> E:
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise ConfigError(f"{name}: {value!r}{nearest(str(value), [str(k) for k in kind])}") from None
+
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+
+
+def parse_size(value: object, name: str = "size") -> int:
+    """Bytes from a number or a text: parse_size("256MiB") -> 268435456, parse_size("4GB") -> 4000000000."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", str(value).strip().lower())
+    if isinstance(value, bool) or not match or (match[3] and not match[2]):
+        raise ConfigError(f"{name}: {value!r} is not a size: write 1000000, 256MiB or 4GB")
+    base = _UNITS[match[2]]
+    if match[3]:
+        base = 1024 ** (len(str(base)) // 3)
+    return int(float(match[1]) * base)

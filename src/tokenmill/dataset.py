@@ -1,0 +1,124 @@
+"""Reading the output back: rows as a memory-mapped sequence, documents with where they came from."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenmill.errors import OutputError
+from tokenmill.records import Ids, printable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as it lies in the rows, BOS and EOS included.
+
+    `record` is its line (or row) in the file, from 1; None if an unreadable part of the file lies before it.
+    """
+
+    tokens: Ids
+    file: str
+    record: int | None
+
+
+class Rows:
+    """The rows of an output directory: len(rows), rows[i], rows[-1], rows[10:20], for row in rows.
+
+    A row is a read-only numpy array that is mapped from disk; a slice is a 2-D array. Usable as the map-style dataset
+    of a training framework: it pickles, and maps files only when they are first touched.
+    """
+
+    def __init__(self, root: Path, manifest: dict[str, Any]) -> None:
+        self.root = root
+        self.manifest = manifest
+        self.seq_len: int = manifest["options"]["seq_len"]
+        self.dtype = np.dtype(manifest["tokenizer"]["dtype"])
+        self._names: list[str] = [c["name"] for c in manifest["chunks"]]
+        self._ends: list[int] = list(accumulate(c["rows"] for c in manifest["chunks"]))
+        self._maps: dict[int, Ids] = {}
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, index: int | slice) -> Ids:
+        if isinstance(index, slice):
+            return self._slice(range(len(self))[index])
+        row = operator.index(index)
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        number, within = self._locate(row)
+        found: Ids = self._chunk(number)[within]
+        return found
+
+    def _locate(self, row: int) -> tuple[int, int]:
+        number = bisect.bisect_right(self._ends, row)
+        return number, row - (self._ends[number - 1] if number else 0)
+
+    def _slice(self, rows: range) -> Ids:
+        if not rows:
+            return np.empty((0, self.seq_len), self.dtype)
+        first, start = self._locate(rows[0])
+        last, end = self._locate(rows[-1])
+        if first == last and rows.step > 0:
+            return self._chunk(first)[start : end + 1 : rows.step]
+        return np.stack([self[row] for row in rows])
+
+    def _chunk(self, number: int) -> Ids:
+        if number not in self._maps:
+            path = self.root / "chunks" / f"{self._names[number]}.npy"
+            try:
+                self._maps[number] = np.load(path, mmap_mode="r", allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise OutputError(f"{printable(path)} cannot be read: {error}") from error
+        return self._maps[number]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_maps": {}}
+
+    def documents(self) -> Iterator[StoredDocument]:
+        """All documents in order, put together again across rows and chunks of a unit."""
+        inputs = self.manifest["inputs"]
+        carry: list[Ids] = []
+        unit = -1
+        firsts: dict[int, int | None] = {}
+        for number, chunk in enumerate(self.manifest["chunks"]):
+            if chunk["unit"] != unit:
+                unit, carry = chunk["unit"], []
+                firsts = {p["file"]: p["first_record"] for p in self.manifest["units"][unit]["parts"]}
+            tokens = self._chunk(number).reshape(-1)[: chunk["tokens"]]
+            start = 0
+            docs = np.load(self.root / "chunks" / f"{chunk['name']}.docs.npy", mmap_mode="r", allow_pickle=False)
+            for end, record, file in docs.tolist():
+                first = firsts[file]
+                whole = np.concatenate([*carry, tokens[start:end]]) if carry else tokens[start:end]
+                yield StoredDocument(whole, inputs[file]["name"], None if first is None else first + record)
+                carry, start = [], end
+            if start < len(tokens):
+                carry.append(tokens[start:])
+
+
+def open(output: str | Path) -> Rows:
+    """Open a complete output directory: open("tokenized")[0] -> the first row."""
+    root = Path(output)
+    path = root / "manifest.json"
+    try:
+        manifest = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        problem = "the job there is not complete: run it again to continue" if (root / "plan.json").exists() else ""
+        raise OutputError(f"{printable(path)} does not exist. {problem or 'Is this an output of tokenmill?'}") from None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{printable(path)} cannot be read: {error}") from error
+    return Rows(root, manifest)

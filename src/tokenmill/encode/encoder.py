@@ -1,0 +1,136 @@
+"""Two encoders with one result: fastokens for speed, Hugging Face tokenizers as the reference and the fallback."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tokenmill.config import EncoderChoice, SpecialTokens
+from tokenmill.encode.resolve import Tokenizer
+from tokenmill.encode.torture import torture_set
+from tokenmill.errors import TokenizerError
+from tokenmill.records import TokenBatch
+
+log = logging.getLogger("tokenmill")
+
+
+class Encoder(Protocol):
+    """Encodes documents, each by itself: how they are batched never shows in the ids."""
+
+    name: str
+
+    def encode(self, texts: Sequence[str]) -> TokenBatch: ...
+
+
+class FastokensEncoder:
+    """fastokens: ids and offsets come back as two buffers, nothing per token is a Python object."""
+
+    name = "fastokens"
+
+    def __init__(self, tokenizer: Tokenizer, *, plain: bool) -> None:
+        # Measured: two threads of its own gain 1.2x at best and cost memory; parallelism belongs to the engine.
+        os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
+        import fastokens
+
+        self._plain = plain
+        self._tokenizer = fastokens.Tokenizer.from_json_str(tokenizer.json)
+
+    def encode(self, texts: Sequence[str]) -> TokenBatch:
+        ids, offsets = self._tokenizer.encode_batch_flat(list(texts), split_special_tokens=self._plain)
+        return TokenBatch(np.frombuffer(ids, "<u4"), np.frombuffer(offsets, "<u8").astype(np.int64))
+
+
+class HuggingFaceEncoder:
+    """Hugging Face tokenizers: what every other encoder must agree with. About a hundred times slower."""
+
+    name = "huggingface"
+
+    def __init__(self, tokenizer: Tokenizer, *, plain: bool) -> None:
+        import tokenizers
+
+        self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.json)
+        self._tokenizer.encode_special_tokens = plain
+
+    def encode(self, texts: Sequence[str]) -> TokenBatch:
+        lists = [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        offsets = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+        flat = np.fromiter((i for ids in lists for i in ids), np.uint32, int(offsets[-1]))
+        return TokenBatch(flat, offsets)
+
+
+def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialTokens) -> Encoder:
+    """The encoder to use: fastokens if it loads this tokenizer and agrees with the reference, else the reference."""
+    plain = mode is not SpecialTokens.MATCH
+    reference = _load(HuggingFaceEncoder, tokenizer, plain)
+    texts = torture_set(tokenizer.special)
+    expected = _checked(reference, tokenizer, texts)
+    if mode is SpecialTokens.PLAIN:
+        _refuse_forgery(tokenizer, expected)
+    if choice is EncoderChoice.HUGGINGFACE:
+        return reference
+    try:
+        fast = FastokensEncoder(tokenizer, plain=plain)
+        problem = _disagreement(fast.encode(texts), expected, texts)
+    except Exception as error:
+        # Whatever fastokens raises for a tokenizer that it does not know, the reference still serves.
+        problem = f"fastokens refuses it: {error}"
+    if problem is None:
+        return fast
+    if choice is EncoderChoice.FASTOKENS:
+        raise TokenizerError(f"tokenizer {tokenizer.name}: {problem}. Use --encoder auto or huggingface")
+    log.warning(
+        "tokenizer %s: %s. Using Hugging Face tokenizers, which is right but about 100 times slower",
+        tokenizer.name,
+        problem,
+    )
+    return reference
+
+
+def _load(kind: Any, tokenizer: Tokenizer, plain: bool) -> Encoder:
+    try:
+        encoder: Encoder = kind(tokenizer, plain=plain)
+    except Exception as error:
+        raise TokenizerError(f"tokenizer {tokenizer.name} cannot be loaded: {error}") from error
+    return encoder
+
+
+def _checked(reference: Encoder, tokenizer: Tokenizer, texts: list[str]) -> TokenBatch:
+    try:
+        batch = reference.encode(texts)
+    except Exception as error:
+        raise TokenizerError(f"tokenizer {tokenizer.name} cannot encode text: {error}") from error
+    check_ids(batch, tokenizer)
+    return batch
+
+
+def check_ids(batch: TokenBatch, tokenizer: Tokenizer) -> None:
+    """Ids at or above the vocabulary size would wrap around in the output type: never write one."""
+    if len(batch.ids) and (highest := int(batch.ids.max())) >= tokenizer.vocab_size:
+        raise TokenizerError(
+            f"tokenizer {tokenizer.name} gave id {highest}, but its vocabulary ends at {tokenizer.vocab_size - 1}"
+        )
+
+
+def _refuse_forgery(tokenizer: Tokenizer, batch: TokenBatch) -> None:
+    """In plain mode no text may give the id of a special token, not even the literal of that token."""
+    forged = np.intersect1d(batch.ids, np.array(sorted(tokenizer.special.values()), np.uint32))
+    if len(forged):
+        token = next(t for t, i in tokenizer.special.items() if i == forged[0])
+        raise TokenizerError(
+            f"tokenizer {tokenizer.name} turns the text {token!r} into its special token even as plain text, so a "
+            "document could forge it. Use --special-tokens-in-text reject (or match, if that is what you want)"
+        )
+
+
+def _disagreement(got: TokenBatch, expected: TokenBatch, texts: list[str]) -> str | None:
+    for i, text in enumerate(texts):
+        a = got.ids[got.offsets[i] : got.offsets[i + 1]]
+        b = expected.ids[expected.offsets[i] : expected.offsets[i + 1]]
+        if not np.array_equal(a, b):
+            return f"fastokens and the reference disagree on {text[:40]!r}"
+    return None

@@ -1,0 +1,135 @@
+"""Finish: every unit has its receipt; add up the ledger, make record numbers absolute, write the manifest.
+
+No token is moved. The manifest is the whole truth about the output, and is there only when the output is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from tokenmill.errors import LedgerError, RejectLimitError
+from tokenmill.job import Job
+from tokenmill.records import Format, Ledger, Receipt, Unit, printable
+
+
+def finish(job: Job) -> dict[str, Any]:
+    """Write rejects.jsonl and manifest.json, unless there are more rejects than the job allows."""
+    ledger = Ledger()
+    missing: dict[str, str] = {}
+    units: list[dict[str, Any]] = []
+    chunks: list[dict[str, Any]] = []
+    for unit, receipt, firsts in _receipts(job):
+        ledger.add(receipt.ledger)
+        missing.update((job.plan.inputs[file].name, why) for file, why in receipt.missing.items())
+        units.append(_unit_entry(unit, receipt, firsts))
+        chunks += [{"unit": unit.index, **asdict(c)} for c in receipt.chunks]
+    ledger.check(job.config.seq_len, "the whole job")
+    write_rejects(job)
+    check_rejects(job, ledger)
+    manifest = {
+        **job.description,
+        "run_id": job.run_id,
+        "units": units,
+        "chunks": chunks,
+        "ledger": ledger.to_json(),
+        "missing": missing,
+    }
+    job.store.write_json(job.store.manifest, manifest)
+    return manifest
+
+
+def check_rejects(job: Job, ledger: Ledger) -> None:
+    """Raise RejectLimitError if more was rejected than --max-rejects allows."""
+    limit = job.config.max_rejects
+    if limit.exceeded(ledger.rejected, ledger.records, final=True):
+        raise too_many_rejects(job, ledger)
+
+
+def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(ledger.rejects_by_reason.items()))
+    share = 100 * ledger.rejected / max(1, ledger.records)
+    return RejectLimitError(
+        f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.2g} %: {reasons}), more than "
+        f"--max-rejects {job.config.max_rejects}. They are listed in {printable(job.store.rejects)}. Mend the input, "
+        "or run the same command with a higher --max-rejects: it continues from here"
+    )
+
+
+def write_rejects(job: Job) -> None:
+    """Put the rejects of all units that have any so far into one file, with file names and absolute numbers."""
+    temp = job.store.temporary / job.store.rejects.name
+    with temp.open("w", encoding="ascii") as out:
+        for unit, receipt, firsts in _receipts(job, partial=True):
+            for reject in _rejects(job, unit, receipt):
+                out.write(json.dumps(_public_reject(job, unit, firsts, reject)) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+    temp.rename(job.store.rejects)
+
+
+def _receipts(job: Job, partial: bool = False) -> Iterator[tuple[Unit, Receipt, list[int | None]]]:
+    """Receipts in order, with the absolute number of the first record of each part: 1, as people count, or more.
+
+    None where an earlier part of the same file could not be read, so that nobody knows.
+    """
+    lines: dict[int, int | None] = {}
+    for unit in job.plan.units:
+        receipt = job.store.receipt(unit)
+        if receipt is None:
+            if partial:
+                receipt = Receipt(
+                    unit=unit.index,
+                    ledger=Ledger(),
+                    chunks=(),
+                    lines=(0,) * len(unit.parts),
+                    rejects_bytes=1 << 62,
+                    missing={p.file: "not complete yet" for p in unit.parts},
+                )
+            else:
+                raise LedgerError(f"unit {unit.name} has no receipt, please report this")
+        firsts = []
+        for part, count in zip(unit.parts, receipt.lines, strict=True):
+            before = lines.get(part.file, 1)
+            firsts.append(before)
+            lines[part.file] = None if before is None or part.file in receipt.missing else before + count
+        yield unit, receipt, firsts
+
+
+def _unit_entry(unit: Unit, receipt: Receipt, firsts: list[int | None]) -> dict[str, Any]:
+    parts = [
+        {"file": p.file, "start": p.start, "end": p.end, "first_record": first, "records": count}
+        for p, first, count in zip(unit.parts, firsts, receipt.lines, strict=True)
+    ]
+    return {"unit": unit.index, "parts": parts}
+
+
+def _rejects(job: Job, unit: Unit, receipt: Receipt) -> Iterator[dict[str, Any]]:
+    path = job.store.rejects_path(unit)
+    if not path.exists():
+        return
+    left = receipt.rejects_bytes
+    with path.open("rb") as file:
+        for line in file:
+            left -= len(line)
+            if left < 0 or not line.endswith(b"\n"):
+                return  # written after the last checkpoint of a unit that is not complete
+            yield json.loads(line)
+
+
+def _public_reject(job: Job, unit: Unit, firsts: list[int | None], reject: dict[str, Any]) -> dict[str, Any]:
+    file = job.plan.inputs[unit.parts[reject["part"]].file]
+    first = firsts[reject["part"]]
+    is_parquet = file.format is Format.PARQUET
+    return {
+        "file": file.name,
+        "row" if is_parquet else "line": None if first is None else first + reject["record"],
+        "offset": None if is_parquet else reject["offset"],
+        "reason": reject["reason"],
+        "detail": reject["detail"],
+        "records": reject["records"],
+        "head": reject["head"],
+    }

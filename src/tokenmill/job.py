@@ -1,0 +1,184 @@
+"""A job: configuration, plan and tokenizer, bound to its output directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tokenmill.config import Config
+from tokenmill.encode import Encoder, Tokenizer, build_encoder
+from tokenmill.errors import DifferentJobError, OutputError
+from tokenmill.plan import Plan
+from tokenmill.records import ChunkEntry, InputFile, Part, Receipt, Unit, printable
+from tokenmill.store import Checkpoint, Store
+
+FORMAT_VERSION = 1
+
+_NAMED_IN_MESSAGE = 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that an engine needs to run units."""
+
+    config: Config
+    plan: Plan
+    tokenizer: Tokenizer
+    store: Store
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options that change a byte of the output, resolved."""
+        c, t = self.config, self.tokenizer
+        return {
+            "text_field": c.text_field,
+            "id_field": c.id_field,
+            "special_tokens_in_text": str(c.special_tokens_in_text),
+            "eos_token": t.eos_token,
+            "bos_token": t.bos_token,
+            "seq_len": c.seq_len,
+            "sequences_per_chunk": c.sequences_per_chunk,
+            "tail": str(c.tail),
+            "max_document_bytes": c.max_document_bytes,
+        }
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """The job as written to plan.json. Nothing in it tells the machine, the folder or the time."""
+        t = self.tokenizer
+        return {
+            "format_version": FORMAT_VERSION,
+            "options": self.options,
+            "tokenizer": {
+                "name": t.name,
+                "sha256": t.sha256,
+                "vocab_size": t.vocab_size,
+                "eos_id": t.eos_id,
+                "bos_id": t.bos_id,
+                "pad_id": t.pad_id,
+                "dtype": t.dtype.name,
+            },
+            **self.plan.to_json(),
+        }
+
+    @cached_property
+    def run_id(self) -> str:
+        return hashlib.sha256(json.dumps(self.description, sort_keys=True).encode()).hexdigest()
+
+    @contextmanager
+    def underway(self) -> Iterator[None]:
+        """From here on the directory is written to, and nothing in it may say that it is complete."""
+        self.store.prepare()
+        self.store.manifest.unlink(missing_ok=True)
+        if self.store.read_json(self.store.plan) != self.description:
+            self.store.write_json(self.store.plan, self.description)
+        yield
+        shutil.rmtree(self.store.temporary)
+
+    def build_encoder(self) -> Encoder:
+        return build_encoder(self.tokenizer, self.config.encoder, self.config.special_tokens_in_text)
+
+    @cached_property
+    def _row_groups(self) -> dict[int, int]:
+        return {p.file: p.end for u in self.plan.units for p in u.parts if p.end is not None}
+
+    def part_bytes(self, part: Part) -> int:
+        """How many bytes of the input a part stands for, to show progress."""
+        size = self.plan.inputs[part.file].size
+        if part.end is None:
+            return size
+        total = self._row_groups[part.file]  # the end of the file's last part: bytes, or row groups
+        return size * (part.end - part.start) // max(1, total)
+
+    def unit_bytes(self, unit: Unit) -> int:
+        return sum(map(self.part_bytes, unit.parts))
+
+    def finished(self, unit: Unit) -> Receipt | None:
+        """The receipt of a unit that need not be run again: it is whole, and so is what it stands for."""
+        receipt = self.store.receipt(unit)
+        if receipt is None or receipt.missing or not self._has_chunks(receipt.chunks):
+            return None
+        return receipt
+
+    def checkpoint(self, unit: Unit) -> Checkpoint | None:
+        """Where an interrupted unit goes on, if the chunks that it had written are there."""
+        checkpoint = self.store.checkpoint(unit)
+        return checkpoint if checkpoint and self._has_chunks(checkpoint.chunks) else None
+
+    def _has_chunks(self, chunks: Iterable[ChunkEntry]) -> bool:
+        seq_len, dtype = self.config.seq_len, self.tokenizer.dtype
+        return all(self.store.has_chunk(c, seq_len, dtype) for c in chunks)
+
+
+@contextmanager
+def open_job(config: Config, plan: Plan, tokenizer: Tokenizer) -> Iterator[Job]:
+    """Hold the output directory for this job; continue what is there if it is the same job, else refuse."""
+    store = Store(config.output)
+    if store.root.exists() and not store.root.is_dir():
+        raise OutputError(f"{printable(store.root)} is a file: the output must be a directory")
+    if store.root.is_dir() and store.is_foreign():
+        raise OutputError(
+            f"{printable(store.root)} holds files that are not tokenmill's: choose a new or an empty directory"
+        )
+    with store.locked():
+        if config.overwrite:
+            store.clear()
+        job = Job(config, plan, tokenizer, store)
+        stored = store.read_json(store.plan)
+        yield job if stored is None else _continue(job, stored)
+
+
+def _continue(job: Job, stored: dict[str, Any]) -> Job:
+    """The job on the units that were planned first, once it is certain that it is the same job."""
+    differences = list(_differences(job, stored))
+    if differences:
+        raise DifferentJobError(
+            f"{printable(job.store.root)} holds a different job: {'; '.join(differences)}. Choose another directory, "
+            "or start anew with --overwrite"
+        )
+    plan = Plan.from_json(stored, job.plan.root)
+    found = {i.name: i for i in job.plan.inputs}
+    for index, file in enumerate(plan.inputs):
+        if file.problem and not found[file.name].problem:
+            plan = plan.with_input(index, found[file.name])
+    return Job(job.config, plan, job.tokenizer, job.store)
+
+
+def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:
+    new = job.description
+    if stored.get("format_version") != FORMAT_VERSION:
+        yield f"its format version is {stored.get('format_version')}, this program writes {FORMAT_VERSION}"
+        return
+    for name, value in new["options"].items():
+        if (old := stored["options"].get(name)) != value:
+            yield f"--{name.replace('_', '-')} was {old!r} and is {value!r}"
+    if (old := stored["tokenizer"])["sha256"] != job.tokenizer.sha256:
+        yield f"the tokenizer was {old['name']} ({old['sha256'][:12]}) and is {job.tokenizer.name} with other content"
+    elif old != new["tokenizer"]:
+        yield "the tokenizer's special tokens differ"
+    before = {i["name"]: i for i in stored["inputs"]}
+    now = {i.name: i for i in job.plan.inputs}
+    yield from _listed("input gone", [n for n in before if n not in now])
+    yield from _listed("input added", [n for n in now if n not in before])
+    yield from _listed("input changed", [n for n, i in now.items() if n in before and _changed(before[n], i)])
+
+
+def _changed(before: dict[str, Any], now: InputFile) -> bool:
+    # A file that could not be read when the job was planned may have been repaired; one that can no longer be read
+    # is missing, not different.
+    if before["problem"] or now.problem:
+        return False
+    return bool(before["fingerprint"] != now.fingerprint)
+
+
+def _listed(what: str, names: list[str]) -> Iterator[str]:
+    if names:
+        more = len(names) - _NAMED_IN_MESSAGE
+        shown = ", ".join(map(printable, names[:_NAMED_IN_MESSAGE]))
+        yield f"{what}: {shown}{f' and {more} more' if more > 0 else ''}"

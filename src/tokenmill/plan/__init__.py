@@ -1,0 +1,90 @@
+"""Stage 1, plan: what the user named becomes a list of files, and the files become units.
+
+    arguments ─find─> paths below one root ─sniff─> InputFile (format, codec, fingerprint) ─cut─> Unit…
+
+A plan depends on the inputs and the configuration only: not on worker count, machine, mount point or time.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tokenmill.config import Config
+from tokenmill.errors import InputError
+from tokenmill.plan.cut import cut_units
+from tokenmill.plan.find import find_files
+from tokenmill.plan.sniff import NotAnInputError, inspect
+from tokenmill.records import Codec, Format, InputFile, Part, Unit, printable
+
+log = logging.getLogger("tokenmill")
+
+_NAMED_IN_MESSAGE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The inputs and the units. `root` is where the inputs lie on this machine and is never written down."""
+
+    root: Path
+    inputs: tuple[InputFile, ...]
+    units: tuple[Unit, ...]
+
+    def path(self, file: int) -> Path:
+        return self.root / self.inputs[file].name
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inputs": [asdict(i) for i in self.inputs],
+            "units": [[[p.file, p.start, p.end] for p in u.parts] for u in self.units],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], root: Path) -> Plan:
+        inputs = (InputFile(**{**i, "format": Format(i["format"]), "codec": Codec(i["codec"])}) for i in data["inputs"])
+        units = (Unit(n, tuple(Part(*p) for p in parts)) for n, parts in enumerate(data["units"]))
+        return cls(root, tuple(inputs), tuple(units))
+
+    def with_input(self, file: int, found: InputFile) -> Plan:
+        """The same units over an input that could not be read before."""
+        inputs = list(self.inputs)
+        inputs[file] = replace(found, name=inputs[file].name)
+        return replace(self, inputs=tuple(inputs))
+
+
+def make_plan(config: Config) -> Plan:
+    """Find, inspect and cut the inputs of a job; say what was left out and what is not what its name says."""
+    root, found = find_files(config.inputs, config.output)
+    inputs: list[InputFile] = []
+    left_out: list[str] = []
+    odd: list[str] = []
+    for name, explicit in found:
+        try:
+            if Path(name).name.startswith(".") and not explicit:
+                raise NotAnInputError("hidden")
+            file, note = inspect(root / name, name)
+        except NotAnInputError as error:
+            if explicit:
+                raise InputError(f"{printable(root / name)}: {error}") from error
+            left_out.append(f"{printable(name)} ({error})")
+            continue
+        inputs.append(file)
+        if note:
+            odd.append(f"{printable(name)}: {note}")
+    _warn("left out %d file(s) that are no input: %s", left_out)
+    _warn("%d file(s) are not what their name says: %s", odd)
+    if not inputs:
+        raise InputError(
+            f"no input found in {', '.join(map(printable, config.inputs))}: looked for JSON Lines (plain, .gz, .zst, "
+            f".bz2, .xz), Parquet and .txt files{'; ' + left_out[0] + ' is none' if left_out else ''}"
+        )
+    return Plan(root, tuple(inputs), cut_units(inputs, root))
+
+
+def _warn(message: str, entries: list[str]) -> None:
+    if entries:
+        more = len(entries) - _NAMED_IN_MESSAGE
+        names = "; ".join(entries[:_NAMED_IN_MESSAGE]) + (f"; and {more} more" if more > 0 else "")
+        log.warning(message, len(entries), names)

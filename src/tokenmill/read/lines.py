@@ -1,0 +1,151 @@
+"""Bytes become blocks of whole lines.
+
+pieces of bytes ─> complete lines, about 1 MiB of them ─> Block
+└ a line over the limit: a reject, and only its head is held
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+from tokenmill.read.decompress import BrokenStreamError
+from tokenmill.records import PREVIEW_BYTES, Block, Part, Reason, Reject
+
+# 1 MiB of lines and what is made of it fit the cache: 4 MiB was measured 15 % slower, 8 MiB 30 %.
+BLOCK_BYTES = 1 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+def line_start(file: BinaryIO, part: Part) -> int:
+    """Where the first line that begins inside the part begins."""
+    if part.start == 0:
+        return 0
+    position = file.seek(part.start - 1)
+    while data := file.read(BLOCK_BYTES):
+        if (cut := data.find(b"\n")) >= 0:
+            return position + cut + 1
+        position += len(data)
+    return position
+
+
+def lines_in_range(file: BinaryIO, position: int, end: int | None) -> Iterator[bytes]:
+    """The lines that begin at or after `position` and before `end`; the last may reach beyond it."""
+    file.seek(position)
+    while end is None or position < end:
+        if not (data := file.read(BLOCK_BYTES)):
+            return
+        if end is not None and position + len(data) >= end:
+            cut = data.find(b"\n", max(0, end - 1 - position))
+            while cut < 0 and (more := file.read(BLOCK_BYTES)):
+                yield data
+                data, cut = more, more.find(b"\n")
+            yield data[: cut + 1] if cut >= 0 else data
+            return
+        position += len(data)
+        yield data
+
+
+def skip_bytes(source: Iterable[bytes], count: int) -> Iterator[bytes]:
+    for piece in source:
+        if count >= len(piece):
+            count -= len(piece)
+        else:
+            yield piece[count:] if count else piece
+            count = 0
+
+
+def cut_lines(
+    source: Iterable[bytes], offset: int, limit: int, consumed: Callable[[], int] = lambda: 0
+) -> Iterator[Block]:
+    """Cut pieces of bytes into blocks of whole lines; a line over the limit becomes a reject without being held."""
+    return _LineCutter(offset, limit, consumed).run(source)
+
+
+class _LineCutter:
+    """The state of `cut_lines`: complete lines not given out yet, and the line that is still incomplete."""
+
+    def __init__(self, offset: int, limit: int, consumed: Callable[[], int]) -> None:
+        self._offset = offset
+        self._limit = limit
+        self._tell = consumed
+        self._told = consumed()
+        self._lines: list[bytes] = []
+        self._lines_size = 0
+        self._tail: list[bytes] = []
+        self._tail_size = 0
+        self._overlong = False  # only the head of the incomplete line is kept, it is over the limit
+
+    def run(self, source: Iterable[bytes]) -> Iterator[Block]:
+        try:
+            for piece in source:
+                yield from self._add(piece)
+        except BrokenStreamError as broken:
+            yield from self._flush()
+            if self._overlong:
+                yield self._reject_overlong()
+            yield self._broken(broken)
+            return
+        yield from self._flush()
+        if self._overlong:
+            yield self._reject_overlong()
+        elif self._tail_size:
+            yield self._block(b"".join(self._tail), self._tail_size)
+
+    def _add(self, piece: bytes) -> Iterator[Block]:
+        if self._offset == 0 and not self._tail_size and not self._lines_size and piece.startswith(BOM):
+            piece = piece[len(BOM) :]
+            self._offset = len(BOM)
+        if self._overlong:
+            if (cut := piece.find(b"\n") + 1) == 0:
+                self._tail_size += len(piece)
+                return
+            self._tail_size += cut
+            yield self._reject_overlong()
+            piece = piece[cut:]
+        if cut := piece.rfind(b"\n") + 1:
+            self._lines += [*self._tail, piece[:cut]]
+            self._lines_size += self._tail_size + cut
+            self._tail, self._tail_size = [piece[cut:]], len(piece) - cut
+        else:
+            self._tail.append(piece)
+            self._tail_size += len(piece)
+        if self._lines_size >= BLOCK_BYTES:
+            yield from self._flush()
+        if self._tail_size > self._limit:
+            yield from self._flush()
+            self._tail = [b"".join(self._tail)[:PREVIEW_BYTES]]
+            self._overlong = True
+
+    def _flush(self) -> Iterator[Block]:
+        if self._lines_size:
+            data = self._lines[0] if len(self._lines) == 1 else b"".join(self._lines)
+            self._lines, self._lines_size = [], 0
+            yield self._block(data, len(data))
+
+    def _block(self, data: bytes, size: int, broken: Reject | None = None) -> Block:
+        offset, self._offset = self._offset, self._offset + size
+        told, self._told = self._told, self._tell()
+        return Block(offset=offset, data=data, consumed=self._told - told, broken=broken)
+
+    def _reject_overlong(self) -> Block:
+        head, size = self._tail[0], self._tail_size
+        self._tail, self._tail_size, self._overlong = [], 0, False
+        reject = too_large(0, self._offset, size, self._limit, head)
+        return self._block(b"", size, reject)
+
+    def _broken(self, broken: BrokenStreamError) -> Block:
+        tail = b"".join(self._tail)
+        reject = Reject(
+            record=0,
+            offset=self._offset + len(tail),
+            reason=broken.reason,
+            detail=broken.detail,
+            head=tail[:PREVIEW_BYTES],
+        )
+        return self._block(tail, len(tail), reject)
+
+
+def too_large(record: int, offset: int, size: int, limit: int, head: bytes) -> Reject:
+    detail = f"the record has {size:,} bytes, more than --max-document-bytes {limit:,}"
+    return Reject(record=record, offset=offset, reason=Reason.TOO_LARGE, detail=detail, head=head[:PREVIEW_BYTES])

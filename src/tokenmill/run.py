@@ -1,0 +1,113 @@
+"""run: plan, prepare, let an engine run the units, finish."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenmill.config import Config
+from tokenmill.encode import resolve_tokenizer
+from tokenmill.engines import get_engine
+from tokenmill.errors import Interrupted, TokenmillError
+from tokenmill.finish import finish, too_many_rejects, write_rejects
+from tokenmill.job import Job, open_job
+from tokenmill.plan import make_plan
+from tokenmill.progress import Meter
+from tokenmill.records import Ledger, Unit
+
+log = logging.getLogger("tokenmill")
+
+Display = Callable[[Meter, Path], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What a run did. `missing` maps files that could not be read to the reason; the rows lack just those."""
+
+    output: Path
+    files: int
+    ledger: Ledger
+    missing: dict[str, str]
+    output_bytes: int
+    already_complete: bool
+    meter: Meter
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing
+
+
+def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
+    """Do a job, or what is left of it. Set `stop` to end it early in a resumable state (raises Interrupted)."""
+    engine = get_engine(config.engine)
+    tokenizer = resolve_tokenizer(config)
+    plan = make_plan(config)
+    with open_job(config, plan, tokenizer) as job:
+        meter = Meter(total_bytes=sum(map(job.unit_bytes, job.plan.units)))
+        pending = _pending(job, meter)
+        manifest = job.store.read_json(job.store.manifest)
+        if not pending and manifest is not None and manifest["run_id"] == job.run_id:
+            return _result(job, manifest, meter, already_complete=True)
+        with job.underway():
+            for unit in pending:
+                if job.store.receipt_path(unit).exists():
+                    job.store.reset(unit)
+            with (display or _no_display)(meter, job.store.logs):
+                engine.run(job, pending, _updater(job, meter, stop))
+            manifest = finish(job)
+        return _result(job, manifest, meter, already_complete=False)
+
+
+def _no_display(meter: Meter, logs: Path) -> AbstractContextManager[object]:  # noqa: ARG001
+    return nullcontext()
+
+
+def _pending(job: Job, meter: Meter) -> list[Unit]:
+    """The units that are still to be run, or to be run again; the meter starts from the others."""
+    pending = []
+    for unit in job.plan.units:
+        if receipt := job.finished(unit):
+            meter.add(receipt.ledger, job.unit_bytes(unit))
+        else:
+            pending.append(unit)
+    if pending and (done := len(job.plan.units) - len(pending)):
+        log.info("continuing: %d of %d units are done", done, len(job.plan.units))
+    meter.start()
+    return pending
+
+
+def _updater(job: Job, meter: Meter, stop: threading.Event | None) -> Callable[[Ledger, int], None]:
+    limit = job.config.max_rejects
+
+    def update(ledger: Ledger, consumed: int) -> None:
+        meter.add(ledger, consumed)
+        if stop is not None and stop.is_set():
+            raise Interrupted("interrupted; run the same command again to continue")
+        if ledger.rejected and limit.exceeded(meter.ledger.rejected, meter.ledger.records, final=False):
+            raise _over_limit(job, meter.ledger)
+
+    return update
+
+
+def _over_limit(job: Job, ledger: Ledger) -> TokenmillError:
+    write_rejects(job)
+    return too_many_rejects(job, ledger)
+
+
+def _result(job: Job, manifest: dict[str, Any], meter: Meter, *, already_complete: bool) -> RunResult:
+    receipts = filter(None, map(job.store.receipt, job.plan.units))
+    paths = (p for r in receipts for c in r.chunks for p in job.store.chunk_paths(c))
+    return RunResult(
+        output=job.store.root,
+        files=len(job.plan.inputs),
+        ledger=Ledger(**manifest["ledger"]),
+        missing=manifest["missing"],
+        output_bytes=sum(p.stat().st_size for p in paths),
+        already_complete=already_complete,
+        meter=meter.freeze(),
+    )

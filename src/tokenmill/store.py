@@ -1,0 +1,183 @@
+"""The output directory: what lies where, and how a unit is committed.
+
+OUT/plan.json                 the job: options, tokenizer, inputs, units; written once, first
+OUT/chunks/00007-0000.npy     rows;  .docs.npy: where documents end;  .ids.jsonl: their ids, with --id-field
+OUT/units/00007.json          receipt: the commit point. A unit with a receipt is done, one without never happened
+OUT/units/00007.checkpoint.json   how far an interrupted unit came; gone once there is a receipt
+OUT/units/00007.rejects.jsonl     its rejects; how many bytes of it count is written in receipt and checkpoint
+OUT/rejects.jsonl, OUT/manifest.json   made from the receipts at the end
+OUT/tmp/                      everything that is not whole yet; emptied when a run starts, gone when it ends
+OUT/logs/                     the only place with clocks, host names and process ids
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenmill.errors import OutputBusyError, OutputError
+from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Receipt, Unit, printable
+from tokenmill.write import npy_header, write_atomically
+
+CHUNK_SUFFIXES = (".npy", ".docs.npy", ".ids.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """An interrupted unit: its whole chunks, and where to read on.
+
+    Reading goes on at the block in which the last chunk was completed; `skip` is how many tokens of what comes from
+    there are in chunks already. Encoding them again is cheaper, and simpler to trust, than keeping them.
+    """
+
+    part: int
+    offset: int | None
+    skip: int
+    ledger: Ledger
+    chunks: tuple[ChunkEntry, ...]
+    lines: tuple[int, ...]
+    rejects_bytes: int
+
+
+def chunk_name(unit: Unit, number: int) -> str:
+    return f"{unit.name}-{number:04d}"
+
+
+class Store:
+    """Names, reads and writes the files of one output directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.chunks = root / "chunks"
+        self.units = root / "units"
+        self.temporary = root / "tmp"
+        self.logs = root / "logs"
+        self.plan = root / "plan.json"
+        self.manifest = root / "manifest.json"
+        self.rejects = root / "rejects.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory. The lock is the kernel's: it dies with the process, whoever that was."""
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.logs / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise OutputError(f"cannot write to {printable(self.root)}: {error.strerror}") from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputBusyError(
+                    f"another run is writing to {printable(self.root)}: wait for it, or choose another directory"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def is_foreign(self) -> bool:
+        """Whether there is something here that no run of tokenmill put here."""
+        return not self.plan.exists() and any(p.name != "logs" for p in self.root.iterdir())
+
+    def clear(self) -> None:
+        """Remove a job, logs aside. The plan goes last: until then the directory is known to be ours."""
+        self.manifest.unlink(missing_ok=True)
+        self.rejects.unlink(missing_ok=True)
+        for directory in (self.units, self.chunks, self.temporary):
+            shutil.rmtree(directory, ignore_errors=True)
+        self.plan.unlink(missing_ok=True)
+
+    def prepare(self) -> None:
+        """Make the directories; whatever a dead run left half-written goes."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        for directory in (self.chunks, self.units, self.temporary):
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def write_json(self, path: Path, data: dict[str, Any]) -> None:
+        # ASCII with escapes: any file name can be written, and none can play tricks on a terminal.
+        write_atomically(path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode(), self.temporary)
+
+    def read_json(self, path: Path) -> dict[str, Any] | None:
+        try:
+            data = json.loads(path.read_bytes())
+            if not isinstance(data, dict):
+                raise ValueError("not an object")
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise OutputError(
+                f"{printable(path)} is damaged ({error}). Remove it to have that part done again, or start anew "
+                "with --overwrite"
+            ) from error
+        return data
+
+    def receipt_path(self, unit: Unit) -> Path:
+        return self.units / f"{unit.name}.json"
+
+    def rejects_path(self, unit: Unit) -> Path:
+        return self.units / f"{unit.name}.rejects.jsonl"
+
+    def _checkpoint_path(self, unit: Unit) -> Path:
+        return self.units / f"{unit.name}.checkpoint.json"
+
+    def receipt(self, unit: Unit) -> Receipt | None:
+        data = self.read_json(self.receipt_path(unit))
+        return None if data is None else Receipt.from_json(data)
+
+    def commit(self, unit: Unit, receipt: Receipt) -> None:
+        self.write_json(self.receipt_path(unit), receipt.to_json())
+        self._checkpoint_path(unit).unlink(missing_ok=True)
+
+    def checkpoint(self, unit: Unit) -> Checkpoint | None:
+        data = self.read_json(self._checkpoint_path(unit))
+        if data is None:
+            return None
+        data["ledger"] = Ledger(**data["ledger"])
+        data["chunks"] = tuple(ChunkEntry(**c) for c in data["chunks"])
+        data["lines"] = tuple(data["lines"])
+        return Checkpoint(**data)
+
+    def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
+        self.write_json(self._checkpoint_path(unit), asdict(checkpoint))
+
+    def reset(self, unit: Unit) -> None:
+        """Undo a unit; the receipt first, so that it is never a receipt for something gone."""
+        self.receipt_path(unit).unlink(missing_ok=True)
+        self._checkpoint_path(unit).unlink(missing_ok=True)
+        self.rejects_path(unit).unlink(missing_ok=True)
+        self.remove_chunks(unit, 0)
+
+    def remove_chunks(self, unit: Unit, first: int) -> None:
+        """Remove the unit's chunks from number `first` on: they were not committed."""
+        while True:
+            paths = [self.chunks / f"{chunk_name(unit, first)}{s}" for s in CHUNK_SUFFIXES]
+            found = [p for p in paths if p.exists()]
+            for path in found:
+                path.unlink()
+            if not found:
+                return
+            first += 1
+
+    def chunk_paths(self, chunk: ChunkEntry) -> list[Path]:
+        suffixes = CHUNK_SUFFIXES if chunk.ids_xxh3 else CHUNK_SUFFIXES[:2]
+        return [self.chunks / f"{chunk.name}{s}" for s in suffixes]
+
+    def has_chunk(self, chunk: ChunkEntry, seq_len: int, dtype: np.dtype[Any]) -> bool:
+        """Whether a chunk's files are there and have the right size: a cheap look, not a verification."""
+        sizes = [
+            len(npy_header(dtype, (0, seq_len))) + chunk.rows * seq_len * dtype.itemsize,
+            len(npy_header(SIDECAR_DTYPE, (0,))) + chunk.documents * SIDECAR_DTYPE.itemsize,
+        ]
+        try:
+            return all(p.stat().st_size == s for p, s in zip(self.chunk_paths(chunk), sizes, strict=False))
+        except FileNotFoundError:
+            return False

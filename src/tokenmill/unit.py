@@ -1,0 +1,280 @@
+"""run_unit: stages 2 to 5 on one unit, the only thing that engines run.
+
+    blocks() ─────────> process() ────────────> accept() ─────────────> receipt
+    read, decompress    parse, encode           pack, write, checkpoint
+    one after another   any thread, any order   in the order of the blocks
+
+An engine chooses how `process` is mapped over the blocks (`map`, or a pool that keeps the order); that is all it
+can choose, so it cannot change a byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import BinaryIO, Protocol
+
+import numpy as np
+
+from tokenmill.config import Tail
+from tokenmill.encode import Encoder
+from tokenmill.errors import InputChangedError, OutputError, UnreadableInputError
+from tokenmill.job import Job
+from tokenmill.pack import Packer, Piece
+from tokenmill.plan.sniff import fingerprint_of
+from tokenmill.process import Encoded, Processor, Source
+from tokenmill.read import open_reader
+from tokenmill.records import (
+    SIDECAR_DTYPE,
+    ChunkEntry,
+    Ledger,
+    Part,
+    Receipt,
+    Reject,
+    Unit,
+    printable,
+)
+from tokenmill.store import Checkpoint, chunk_name
+from tokenmill.write import ChunkWriter
+
+Update = Callable[[Ledger, int], None]
+"""Told of every block: what it added, and how many input bytes it took. May raise to stop the unit."""
+
+
+class OrderedMap(Protocol):
+    """Like the built-in `map` over one iterable: results in the order of the items, however they were computed."""
+
+    def __call__(self, function: Callable[[Source], Encoded], items: Iterable[Source], /) -> Iterator[Encoded]: ...
+
+
+class _FileFailure(Exception):  # noqa: N818 - a signal to run_unit, not an error of its own
+    def __init__(self, file: int, cause: UnreadableInputError | InputChangedError) -> None:
+        super().__init__(file, cause)
+        self.file = file
+        self.cause = cause
+
+
+def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, ordered_map: OrderedMap = map) -> Receipt:
+    """Read, encode, pack, write and commit one unit, from its last checkpoint on if there is one.
+
+    A file that cannot be read leaves nothing behind: the unit is done again without it, and the receipt names it.
+    """
+    process = Processor(job.config, job.tokenizer, encoder)
+    missing: dict[int, str] = {}
+    while True:
+        counted = _Counted(update)
+        run = None
+        try:
+            run = UnitRun(job, unit, counted.add, missing)
+            with closing(run.blocks()) as blocks:
+                for encoded in ordered_map(process, blocks):
+                    run.accept(encoded)
+            receipt = run.commit()
+            counted.complete(job.unit_bytes(unit))
+            return receipt
+        except _FileFailure as failure:
+            missing[failure.file] = str(failure.cause)
+            counted.take_back()
+            job.store.reset(unit)
+        except OSError as error:
+            if isinstance(error, OutputError):
+                raise
+            raise OutputError(
+                f"cannot write unit {unit.name} to {printable(job.store.root)}: {error.strerror or error}. Everything "
+                "committed is safe: mend this and run the same command again"
+            ) from error
+        finally:
+            if run is not None:
+                run.close()
+
+
+class _Counted:
+    """What a unit has reported so far, so that it can be completed or taken back."""
+
+    def __init__(self, update: Update) -> None:
+        self._update = update
+        self._ledger = Ledger()
+        self._bytes = 0
+
+    def add(self, ledger: Ledger, consumed: int) -> None:
+        self._ledger.add(ledger)
+        self._bytes += consumed
+        self._update(ledger, consumed)
+
+    def complete(self, total: int) -> None:
+        self._update(Ledger(), total - self._bytes)
+
+    def take_back(self) -> None:
+        self._update(-self._ledger, -self._bytes)
+
+
+class UnitRun:
+    """The stages on one unit, and the state between them."""
+
+    def __init__(self, job: Job, unit: Unit, update: Update, missing: dict[int, str]) -> None:
+        self._job = job
+        self._unit = unit
+        self._update = update
+        self._missing = missing
+        self._with_ids = job.config.id_field is not None
+        tokenizer = job.tokenizer
+        start = job.checkpoint(unit) or Checkpoint(
+            part=0, offset=None, skip=0, ledger=Ledger(), chunks=(), lines=(0,) * len(unit.parts), rejects_bytes=0
+        )
+        self._start = self._mark = start
+        self._ledger = Ledger()
+        self._ledger.add(start.ledger)
+        self._lines = list(start.lines)
+        self._chunks: list[ChunkEntry] = list(start.chunks)
+        self._packer = Packer(
+            seq_len=job.config.seq_len,
+            rows_per_chunk=job.config.sequences_per_chunk,
+            dtype=tokenizer.dtype,
+            eos=tokenizer.eos_id,
+            bos=tokenizer.bos_id,
+            skip=start.skip,
+        )
+        job.store.remove_chunks(unit, len(self._chunks))
+        self._rejects = _open_rejects(job, unit, start.rejects_bytes)
+        self._writer: ChunkWriter | None = None
+        self._into_block = 0
+        if start.ledger.records:
+            update(start.ledger, 0)
+
+    # read
+
+    def blocks(self) -> Generator[Source, None, None]:
+        for index, part in enumerate(self._unit.parts):
+            if index < self._start.part or part.file in self._missing:
+                continue
+            try:
+                yield from self._part_blocks(index, part, self._start.offset if index == self._start.part else None)
+            except OSError as error:
+                if isinstance(error, UnreadableInputError):
+                    raise _FileFailure(part.file, error) from error
+                name = printable(self._job.plan.inputs[part.file].name)
+                problem = f"{name} cannot be read: {error.strerror or error}"
+                raise _FileFailure(part.file, UnreadableInputError(problem)) from error
+            except InputChangedError as error:
+                raise _FileFailure(part.file, error) from error
+
+    def _part_blocks(self, index: int, part: Part, offset: int | None) -> Iterator[Source]:
+        path, file = self._job.plan.path(part.file), self._job.plan.inputs[part.file]
+        if file.problem:
+            raise UnreadableInputError(f"{printable(file.name)} cannot be read: {file.problem}")
+        with path.open("rb") as opened:
+            before = os.fstat(opened.fileno())
+            if before.st_size != file.size or fingerprint_of(opened, before.st_size) != file.fingerprint:
+                raise InputChangedError(f"{printable(file.name)} changed since the job was planned")
+            reader = open_reader(path, file, part, self._job.config)
+            for block in reader.blocks(offset):
+                yield Source(index, reader, block)
+            after = path.stat()
+            if (before.st_ino, before.st_size, before.st_mtime_ns) != (after.st_ino, after.st_size, after.st_mtime_ns):
+                raise InputChangedError(f"{printable(file.name)} changed while it was read")
+
+    # pack, write, checkpoint
+
+    def accept(self, encoded: Encoded) -> None:
+        """Take the next block in order."""
+        line = self._lines[encoded.part]
+        self._mark = replace(
+            self._start,
+            part=encoded.part,
+            offset=encoded.offset,
+            ledger=replace(self._ledger, rejects_by_reason=dict(self._ledger.rejects_by_reason)),
+            lines=tuple(self._lines),
+            rejects_bytes=self._rejects.tell(),
+        )
+        self._into_block = self._packer.skipping - self._packer.carried
+        for reject in encoded.rejects:
+            self._write_reject(encoded.part, line, reject)
+        self._rejects.flush()
+        file = self._unit.parts[encoded.part].file
+        for batch in encoded.batches:
+            docs = np.empty(len(batch.numbers), SIDECAR_DTYPE)
+            docs["record"] = batch.numbers + line
+            docs["file"] = file
+            for piece in self._packer.add(batch.tokens, docs, batch.ids):
+                self._write(piece)
+        self._lines[encoded.part] += encoded.lines
+        self._ledger.add(encoded.ledger)
+        self._update(encoded.ledger, encoded.consumed)
+
+    def _write(self, piece: Piece) -> None:
+        if self._writer is None:
+            store, config = self._job.store, self._job.config
+            name = chunk_name(self._unit, len(self._chunks))
+            dtype = self._job.tokenizer.dtype
+            self._writer = ChunkWriter(name, store.chunks, store.temporary, dtype, config.seq_len, self._with_ids)
+        self._writer.append(piece)
+        self._into_block += len(piece.tokens)
+        if piece.full:
+            self._close_chunk()
+            self._sync_rejects()
+            self._job.store.save_checkpoint(
+                self._unit, replace(self._mark, skip=self._into_block, chunks=tuple(self._chunks))
+            )
+
+    def _close_chunk(self) -> None:
+        if self._writer is not None:
+            self._chunks.append(self._writer.close())
+            self._writer = None
+
+    def _write_reject(self, part: int, line: int, reject: Reject) -> None:
+        entry = {
+            "part": part,
+            "record": line + reject.record,
+            "offset": reject.offset,
+            "reason": reject.reason,
+            "detail": reject.detail,
+            "records": reject.records,
+            "head": reject.head.decode("utf-8", "backslashreplace"),
+        }
+        self._rejects.write(json.dumps(entry).encode() + b"\n")
+
+    def _sync_rejects(self) -> None:
+        self._rejects.flush()
+        os.fsync(self._rejects.fileno())
+
+    def commit(self) -> Receipt:
+        """End the unit: the last row, the last chunk, the receipt."""
+        if self._job.config.tail is Tail.PAD:
+            for piece in self._packer.pad(self._job.tokenizer.pad_id):
+                self._ledger.padding += piece.padding
+                self._write(piece)
+        else:
+            self._ledger.dropped_tokens, self._ledger.dropped_documents = self._packer.drop()
+        self._close_chunk()
+        self._sync_rejects()
+        self._ledger.rows = sum(c.rows for c in self._chunks)
+        self._ledger.check(self._job.config.seq_len, f"unit {self._unit.name}")
+        receipt = Receipt(
+            unit=self._unit.index,
+            ledger=self._ledger,
+            chunks=tuple(self._chunks),
+            lines=tuple(self._lines),
+            rejects_bytes=self._rejects.tell(),
+            missing=self._missing,
+        )
+        self._job.store.commit(self._unit, receipt)
+        return receipt
+
+    def close(self) -> None:
+        """Let go of open files; what is not committed is forgotten."""
+        self._rejects.close()
+        if self._writer is not None:
+            self._writer.abort()
+
+
+def _open_rejects(job: Job, unit: Unit, size: int) -> BinaryIO:
+    """The unit's rejects, cut back to what the checkpoint knows of."""
+    path = job.store.rejects_path(unit)
+    path.touch()
+    file = path.open("r+b")
+    file.truncate(size)
+    file.seek(size)
+    return file
