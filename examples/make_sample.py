@@ -100,7 +100,7 @@ def main() -> None:
     (out / "news-xz.jsonl.xz").write_bytes(lzma.compress(lines(7, 60)))
     pq.write_table(pa.Table.from_pylist(list(documents(8, 120))), out / "filings.parquet", row_group_size=50)
     (out / "letter.txt").write_text("To our shareholders,\n\n" + next(documents(9, 1))["text"] + "\n", "utf-8")
-    (out / "NOTES.md").write_text("Made by examples/make_sample.py. Not an input: tokenmill says that it left it out.\n")
+    (out / "NOTES.md").write_text("Made by make_sample.py. Not an input: tokenmill says that it left it out.\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Shows what a run wrote: the shape of the rows, the start of the first one, and documents with their source.
 
-    python examples/read_rows.py build/demo
+python examples/read_rows.py build/demo
 """
 
 from __future__ import annotations

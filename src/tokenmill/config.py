@@ -109,8 +109,11 @@ class Config:
 
     def __post_init__(self) -> None:
         inputs = [self.inputs] if isinstance(self.inputs, str | os.PathLike) else self.inputs
-        self._set("inputs", tuple(os.fspath(i) for i in inputs))
-        self._set("output", Path(self.output))
+        try:
+            self._set("inputs", tuple(os.fspath(i) for i in inputs))
+            self._set("output", Path(self.output))
+        except TypeError:
+            raise ConfigError(f"inputs and output must be paths, not {self.inputs!r} and {self.output!r}") from None
         self._set("encoder", _choice(EncoderChoice, "encoder", self.encoder))
         self._set("tail", _choice(Tail, "tail", self.tail))
         self._set(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,12 +73,9 @@ class Job:
     @contextmanager
     def underway(self) -> Iterator[None]:
         """From here on the directory is written to, and nothing in it may say that it is complete."""
-        self.store.prepare()
-        self.store.manifest.unlink(missing_ok=True)
-        if self.store.read_json(self.store.plan) != self.description:
-            self.store.write_json(self.store.plan, self.description)
+        self.store.prepare(self.description)
         yield
-        shutil.rmtree(self.store.temporary)
+        self.store.conclude()
 
     def build_encoder(self) -> Encoder:
         return build_encoder(self.tokenizer, self.config.encoder, self.config.special_tokens_in_text)

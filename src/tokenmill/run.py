@@ -52,6 +52,7 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
         pending = _pending(job, meter)
         manifest = job.store.read_json(job.store.manifest)
         if not pending and manifest is not None and manifest["run_id"] == job.run_id:
+            job.store.conclude()
             return _result(job, manifest, meter, already_complete=True)
         with job.underway():
             for unit in pending:

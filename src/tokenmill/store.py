@@ -86,7 +86,12 @@ class Store:
 
     def is_foreign(self) -> bool:
         """Whether there is something here that no run of tokenmill put here."""
-        return not self.plan.exists() and any(p.name != "logs" for p in self.root.iterdir())
+        if self.plan.exists():
+            return False
+        # A run that died before its plan was in place leaves no more than this.
+        ours = {self.logs, self.temporary, self.temporary / self.plan.name}
+        found = {*self.root.iterdir(), *(self.temporary.iterdir() if self.temporary.is_dir() else ())}
+        return not found <= ours
 
     def clear(self) -> None:
         """Remove a job, logs aside. The plan goes last: until then the directory is known to be ours."""
@@ -96,11 +101,22 @@ class Store:
             shutil.rmtree(directory, ignore_errors=True)
         self.plan.unlink(missing_ok=True)
 
-    def prepare(self) -> None:
-        """Make the directories; whatever a dead run left half-written goes."""
+    def prepare(self, description: dict[str, Any]) -> None:
+        """Make the directories, the plan first; whatever a dead run left half-written goes."""
         shutil.rmtree(self.temporary, ignore_errors=True)
-        for directory in (self.chunks, self.units, self.temporary):
-            directory.mkdir(parents=True, exist_ok=True)
+        self.temporary.mkdir()
+        self.manifest.unlink(missing_ok=True)
+        if self.read_json(self.plan) != description:
+            self.write_json(self.plan, description)
+        self.chunks.mkdir(exist_ok=True)
+        self.units.mkdir(exist_ok=True)
+        for checkpoint in self.units.glob("*.checkpoint.json"):
+            if (self.units / f"{checkpoint.name.split('.')[0]}.json").exists():
+                checkpoint.unlink()  # the run died between the receipt and the removal of the checkpoint
+
+    def conclude(self) -> None:
+        """Nothing is half-written any more."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def write_json(self, path: Path, data: dict[str, Any]) -> None:
         # ASCII with escapes: any file name can be written, and none can play tricks on a terminal.

@@ -200,6 +200,9 @@ class UnitRun:
             docs["file"] = file
             for piece in self._packer.add(batch.tokens, docs, batch.ids):
                 self._write(piece)
+                self._into_block += len(piece.tokens)
+                if piece.full:
+                    self._checkpoint()
         self._lines[encoded.part] += encoded.lines
         self._ledger.add(encoded.ledger)
         self._update(encoded.ledger, encoded.consumed)
@@ -211,13 +214,15 @@ class UnitRun:
             dtype = self._job.tokenizer.dtype
             self._writer = ChunkWriter(name, store.chunks, store.temporary, dtype, config.seq_len, self._with_ids)
         self._writer.append(piece)
-        self._into_block += len(piece.tokens)
         if piece.full:
             self._close_chunk()
-            self._sync_rejects()
-            self._job.store.save_checkpoint(
-                self._unit, replace(self._mark, skip=self._into_block, chunks=tuple(self._chunks))
-            )
+
+    def _checkpoint(self) -> None:
+        """After a chunk: a restart reads on at the start of this block and passes over what the chunk holds of it."""
+        self._sync_rejects()
+        self._job.store.save_checkpoint(
+            self._unit, replace(self._mark, skip=self._into_block, chunks=tuple(self._chunks))
+        )
 
     def _close_chunk(self) -> None:
         if self._writer is not None:

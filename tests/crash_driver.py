@@ -1,0 +1,108 @@
+"""Runs a job in child processes that die at the n-th write step, as `kill -9` would, then lets it finish.
+
+    python -m tests.crash_driver INPUT WORK TOKENIZER
+
+A write step is a write of array data (half of it is written), a forced flush, a rename, a removal or a truncation.
+For every n until a child lives to the end: die at step n, run again undisturbed, compare with an undisturbed run.
+Then the hard case: die at every n-th step, again and again, until the job is done. Prints the number of crashes.
+
+This process never encodes anything itself: a fork of a process whose tokenizer has threads would hang.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tokenmill
+import tokenmill.write
+from tests.conftest import tree
+
+
+def count_steps(die_at: int) -> None:
+    """Make every write step of this process count, and the `die_at`-th its last."""
+    taken = 0
+
+    def step(half: Callable[[], None] | None = None) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == die_at:
+            if half:
+                half()
+            os._exit(99)
+
+    def before(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            step()
+            return original(*args, **kwargs)
+
+        setattr(module, name, counted)
+
+    for name in ("fsync", "rename", "unlink", "rmdir", "truncate"):
+        before(os, name)
+    write_all = tokenmill.write._write_all
+
+    def counted_write(file: Any, data: Any) -> None:
+        view = memoryview(data)
+        step(lambda: write_all(file, view[: len(view) // 2]))
+        write_all(file, data)
+
+    tokenmill.write._write_all = counted_write
+
+
+def in_child(source: Path, output: Path, tokenizer: str, die_at: int) -> bool:
+    """Whether the job was finished by a child that dies at this step (0: lives)."""
+    child = os.fork()
+    if child == 0:
+        try:
+            count_steps(die_at)
+            config = tokenmill.Config(
+                inputs=(str(source),),
+                output=output,
+                tokenizer=tokenizer,
+                seq_len=8,
+                sequences_per_chunk=37,
+                max_rejects="100%",
+                id_field="id",
+            )
+            os._exit(0 if tokenmill.run(config).complete else 3)
+        except BaseException as error:
+            print(f"step {die_at}: {error!r}", file=sys.stderr)
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code not in (0, 99):
+        raise SystemExit(f"the job failed with {code} when it was to die at step {die_at}")
+    return code == 0
+
+
+def main() -> None:
+    source, work, tokenizer = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    assert in_child(source, work / "whole", tokenizer, 0)
+    expected = tree(work / "whole")
+    crashes, step = 0, 0
+    while True:
+        step += 1
+        output = work / "crashed"
+        if in_child(source, output, tokenizer, step):
+            break
+        crashes += 1
+        assert in_child(source, output, tokenizer, 0)
+        assert tree(output) == expected, f"other output after a crash at step {step}"
+        shutil.rmtree(output)
+    for period in (30, 41, step // 2):
+        output = work / f"every-{period}"
+        while not in_child(source, output, tokenizer, period):
+            crashes += 1
+            assert crashes < 10 * step, f"no progress when every step {period} is the last"
+        assert tree(output) == expected, f"other output after crashes at every step {period}"
+    print(crashes)
+
+
+if __name__ == "__main__":
+    main()

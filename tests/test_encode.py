@@ -1,0 +1,231 @@
+"""Stage 3: both encoders agree, special tokens stay text, and a tokenizer that cannot be used says why."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import BOS, EOS, PAD, ids, tiny_tokenizer_json
+from tokenmill.config import Config, EncoderChoice, SpecialTokens
+from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
+from tokenmill.encode.encoder import FastokensEncoder, HuggingFaceEncoder
+from tokenmill.encode.special import SpecialTokenFinder
+from tokenmill.encode.torture import torture_set
+from tokenmill.errors import TokenizerError
+
+# A further tokenizer.json to hold both encoders against, e.g. one with another kind of pre-tokenizer.
+EXTRA = os.environ.get("TOKENMILL_TEST_TOKENIZER", "")
+TOKENIZERS = [
+    "gpt-neox-20b",
+    pytest.param(EXTRA, marks=pytest.mark.skipif(not EXTRA, reason="TOKENMILL_TEST_TOKENIZER names no tokenizer.json")),
+]
+
+
+def resolve(tokenizer: str = "gpt-neox-20b", **options: Any) -> Tokenizer:
+    return resolve_tokenizer(Config(inputs=("in",), output=Path("out"), tokenizer=tokenizer, **options))
+
+
+def write(path: Path, model: object) -> str:
+    path.write_text(json.dumps(model))
+    return str(path)
+
+
+def encoded(encoder: Encoder, *values: str) -> list[list[int]]:
+    batch = encoder.encode(values)
+    bounds = batch.offsets.tolist()
+    return [batch.ids[a:b].tolist() for a, b in pairwise(bounds)]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("plain", [True, False])
+def test_both_encoders_agree_on_the_torture_set(name: str, plain: bool) -> None:
+    tokenizer = resolve(name)
+    values = torture_set(tokenizer.special)
+    fast, reference = (k(tokenizer, plain=plain) for k in (FastokensEncoder, HuggingFaceEncoder))
+    assert encoded(fast, *values) == encoded(reference, *values)
+
+
+@pytest.fixture(scope="module")
+def neox_pair() -> tuple[Encoder, Encoder]:
+    tokenizer = resolve()
+    return FastokensEncoder(tokenizer, plain=True), HuggingFaceEncoder(tokenizer, plain=True)
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_both_encoders_agree_on_any_text(neox_pair: tuple[Encoder, Encoder], values: list[str]) -> None:
+    fast, reference = neox_pair
+    assert encoded(fast, *values) == encoded(reference, *values)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("kind", [FastokensEncoder, HuggingFaceEncoder])
+def test_no_literal_gives_the_id_of_a_special_token_in_plain_mode(name: str, kind: Any) -> None:
+    tokenizer = resolve(name)
+    batch = kind(tokenizer, plain=True).encode(torture_set(tokenizer.special))
+    assert not np.isin(batch.ids, list(tokenizer.special.values())).any()
+
+
+def test_the_default_is_the_bundled_neox_tokenizer() -> None:
+    found = resolve()
+    assert (found.name, found.vocab_size, found.eos_token, found.eos_id) == ("gpt-neox-20b", 50277, "<|endoftext|>", 0)
+    assert found.pad_id == 1
+    assert found.dtype == np.uint16
+    assert resolve("EleutherAI/gpt-neox-20b") == found
+
+
+def test_a_file_and_a_directory_with_one_are_the_same_tokenizer(tmp_path: Path) -> None:
+    write(tmp_path / "tokenizer.json", tiny_tokenizer_json())
+    by_file, by_directory = resolve(str(tmp_path / "tokenizer.json")), resolve(str(tmp_path))
+    assert by_file == by_directory
+    assert (by_file.eos_id, by_file.pad_id, by_file.vocab_size) == (EOS, PAD, 259)
+
+
+def test_a_hub_id_is_taken_from_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = tmp_path / "models--some--model" / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    write(snapshot / "tokenizer.json", tiny_tokenizer_json())
+    write(snapshot / "tokenizer_config.json", {"eos_token": {"content": "<|bos|>"}})
+    refs = tmp_path / "models--some--model" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    found = resolve("some/model")
+    assert (found.name, found.eos_token) == ("some/model", "<|bos|>")
+
+
+def test_a_hub_id_that_cannot_be_had_says_how_to_provide_a_file() -> None:
+    with pytest.raises(TokenizerError, match=r"--tokenizer path/to/tokenizer\.json"):
+        resolve("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"not json", "is not a tokenizer.json"),
+        (b"[]", "is not a tokenizer.json"),
+        (b'{"model": {}}', "is not a tokenizer.json"),
+        (b'{"model": {"vocab": {}}}', "empty vocabulary"),
+        (b'{"model": {"vocab": {"a": -1}}}', "no 32-bit numbers"),
+        (b'{"model": {"vocab": {"a": 99999999999}}}', "no 32-bit numbers"),
+        (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": "x"}]}', "is not a tokenizer.json"),
+    ],
+)
+def test_a_broken_tokenizer_file_is_a_clear_error(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(TokenizerError, match=said):
+        resolve(str(path))
+
+
+def test_a_tokenizer_that_does_not_load_is_a_clear_error(tmp_path: Path) -> None:
+    model = tiny_tokenizer_json(pre_tokenizer={"type": "NoSuchThing"})
+    found = resolve(write(tmp_path / "bad.json", model))
+    with pytest.raises(TokenizerError, match="cannot be loaded"):
+        build_encoder(found, EncoderChoice.AUTO, SpecialTokens.PLAIN)
+
+
+def test_no_such_tokenizer_lists_what_is_possible() -> None:
+    with pytest.raises(TokenizerError, match=r"gpt-neox-20b.*hub id"):
+        resolve("gpt-neo")
+
+
+def test_truncation_saved_in_a_tokenizer_is_switched_off(tmp_path: Path) -> None:
+    truncation = {"max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    found = resolve(write(tmp_path / "cut.json", tiny_tokenizer_json(truncation=truncation)))
+    for choice in (EncoderChoice.FASTOKENS, EncoderChoice.HUGGINGFACE):
+        assert encoded(build_encoder(found, choice, SpecialTokens.PLAIN), "abcdef") == [ids("abcdef")]
+
+
+def test_eos_that_cannot_be_told_is_an_error_with_candidates(tmp_path: Path) -> None:
+    model = tiny_tokenizer_json()
+    model["added_tokens"][0]["content"] = "<stop>"
+    path = write(tmp_path / "odd.json", model)
+    with pytest.raises(TokenizerError, match=r"--eos-token.*<stop>, <\|padding\|>, <\|bos\|>"):
+        resolve(path)
+    assert resolve(path, eos_token="<stop>").eos_id == EOS
+    assert resolve(path, no_eos=True).eos_id is None
+
+
+def test_a_token_that_is_not_there_is_an_error_with_the_nearest() -> None:
+    with pytest.raises(TokenizerError, match=r"did you mean '<\|endoftext\|>'"):
+        resolve(eos_token="<|endoftxt|>")
+
+
+def test_eos_and_bos_can_be_named(tiny_tokenizer: str) -> None:
+    found = resolve(tiny_tokenizer, eos_token="<|padding|>", bos_token="<|bos|>")
+    assert (found.eos_id, found.bos_id) == (PAD, BOS)
+
+
+def test_an_eos_that_was_not_special_cannot_be_forged_either(tmp_path: Path) -> None:
+    model = tiny_tokenizer_json()
+    model["added_tokens"][0]["special"] = False
+    found = resolve(write(tmp_path / "t.json", model), eos_token="<|endoftext|>")
+    for choice in (EncoderChoice.FASTOKENS, EncoderChoice.HUGGINGFACE):
+        assert encoded(build_encoder(found, choice, SpecialTokens.PLAIN), "<|endoftext|>") == [ids("<|endoftext|>")]
+
+
+def test_match_gives_the_special_token(tiny_tokenizer: str) -> None:
+    found = resolve(tiny_tokenizer)
+    for choice in (EncoderChoice.FASTOKENS, EncoderChoice.HUGGINGFACE):
+        encoder = build_encoder(found, choice, SpecialTokens.MATCH)
+        assert encoded(encoder, "a<|endoftext|>b") == [[*ids("a"), EOS, *ids("b")]]
+
+
+def word_level(tmp_path: Path) -> str:
+    """A tokenizer whose model itself knows the literal of its special token."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    model = {
+        "version": "1.0",
+        "added_tokens": [{"id": 0, "content": "</s>", **flags}],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {"</s>": 0, "<unk>": 1, "before": 2}, "unk_token": "<unk>"},
+    }
+    return write(tmp_path / "words.json", model)
+
+
+def test_a_tokenizer_whose_text_can_forge_a_special_token_is_refused_in_plain_mode(tmp_path: Path) -> None:
+    found = resolve(word_level(tmp_path))
+    with pytest.raises(TokenizerError, match="could forge it"):
+        build_encoder(found, EncoderChoice.AUTO, SpecialTokens.PLAIN)
+
+
+def test_what_fastokens_refuses_or_gets_wrong_goes_to_the_reference_and_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = resolve(word_level(tmp_path))
+    encoder = build_encoder(found, EncoderChoice.AUTO, SpecialTokens.REJECT)
+    assert encoder.name == "huggingface"
+    assert "Using Hugging Face tokenizers" in caplog.text
+    with pytest.raises(TokenizerError, match="--encoder auto"):
+        build_encoder(found, EncoderChoice.FASTOKENS, SpecialTokens.REJECT)
+
+
+def test_known_disagreement_of_fastokens_is_caught(tmp_path: Path) -> None:
+    """Added tokens with `normalized` and text that is not NFC: fastokens 0.3.5 is known to differ."""
+    model = tiny_tokenizer_json(normalizer={"type": "NFC"})
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": True}
+    model["added_tokens"].append({"id": 259, "content": "<é>", **flags})
+    found = resolve(write(tmp_path / "t.json", model))
+    encoder = build_encoder(found, EncoderChoice.AUTO, SpecialTokens.MATCH)
+    reference = HuggingFaceEncoder(found, plain=False)
+    values = torture_set(found.special)
+    assert encoded(encoder, *values) == encoded(reference, *values)
+
+
+def test_special_tokens_are_counted_wherever_they_stand() -> None:
+    finder = SpecialTokenFinder(["<|endoftext|>", "</s>", "[PAD]", "EOS"])
+    values = ["plain", "a<|endoftext|>b<|endoftext|>", "</s> [PAD]", "EOS", "< / s >"]
+    found = finder.count(values)
+    assert {i: count for i, (_, count) in found.items()} == {1: 2, 2: 2, 3: 1}

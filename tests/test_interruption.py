@@ -1,0 +1,144 @@
+"""Interrupted anywhere, resumed, and the same to the byte."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import jsonl, tree
+
+PROJECT = Path(__file__).parents[1]
+
+
+def python(*arguments: object) -> list[str]:
+    return [sys.executable, *map(str, arguments)]
+
+
+def test_a_crash_at_any_write_step_changes_nothing(inputs: Path, tmp_path: Path, tiny_tokenizer: str) -> None:
+    rng = random.Random(1)
+    records = [{"id": n, "text": "x" * rng.randrange(0, 60)} for n in range(60)]
+    half = jsonl(*records[:25]) + b"broken\n" + jsonl(*records[25:30])
+    (inputs / "a.jsonl").write_bytes(half)
+    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(jsonl(*records[30:45])))
+    pq.write_table(pa.Table.from_pylist(records[45:]), inputs / "c.parquet", row_group_size=4)
+    driver = python("-m", "tests.crash_driver", inputs, tmp_path, tiny_tokenizer)
+    done = subprocess.run(driver, cwd=PROJECT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
+
+
+@pytest.fixture
+def big_job(inputs: Path, tmp_path: Path) -> list[str]:
+    """A job of some seconds, with many chunks."""
+    rng = random.Random(2)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randrange(2, 9))) for _ in range(5000)]
+    for part in range(3):
+        records = ({"text": " ".join(rng.choices(words, k=rng.randrange(20, 400)))} for _ in range(8000))
+        (inputs / f"{part}.jsonl.gz").write_bytes(gzip.compress(jsonl(*records), 1))
+    return python(
+        "-m", "tokenmill", "run", inputs, tmp_path / "out", "--sequences-per-chunk", 200, "--log-format", "json"
+    )
+
+
+def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+    assert callable(condition)
+    for _ in range(3000):
+        if condition() or process.poll() is not None:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the job did not get anywhere")
+
+
+def chunks(output: Path) -> int:
+    return len(list((output / "chunks").glob("*.docs.npy"))) if output.exists() else 0
+
+
+def test_kill_at_random_moments_loses_nothing(big_job: list[str], tmp_path: Path) -> None:
+    fresh = [a if a != str(tmp_path / "out") else str(tmp_path / "fresh") for a in big_job]
+    subprocess.run(fresh, check=True, capture_output=True)
+    rng = random.Random(3)
+    kills = 0
+    for _ in range(6):
+        done = chunks(tmp_path / "out")
+        process = subprocess.Popen(big_job, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda done=done: chunks(tmp_path / "out") > done + 2, process)
+        time.sleep(rng.random() * 0.1)
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+    assert kills >= 2
+    subprocess.run(big_job, check=True, capture_output=True)
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_says_how_to_resume(
+    big_job: list[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(big_job, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: chunks(tmp_path / "out") > 2, process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "run the same command again to continue" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    again = subprocess.run(big_job, capture_output=True, text=True)
+    assert again.returncode == 0
+
+
+def test_a_signal_stops_even_while_one_huge_document_is_encoded(inputs: Path, tmp_path: Path) -> None:
+    """12 MB of one letter keep the tokenizer busy for seconds, without a step of Python in between."""
+    (inputs / "a.jsonl").write_bytes(jsonl({"text": "a" * 12_000_000}))
+    command = python("-m", "tokenmill", "run", inputs, tmp_path / "out")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: (tmp_path / "out" / "units").exists(), process)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again to continue" in said
+
+
+def test_temporary_files_of_a_dead_run_are_cleaned_up(tmp_path: Path, big_job: list[str]) -> None:
+    process = subprocess.Popen(big_job, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: chunks(tmp_path / "out") > 1, process)
+    process.kill()
+    process.communicate()
+    (tmp_path / "out" / "tmp" / "leftover").write_text("x")
+    subprocess.run(big_job, check=True, capture_output=True)
+    assert not (tmp_path / "out" / "tmp").exists()
+    assert not list((tmp_path / "out" / "units").glob("*checkpoint*"))
+
+
+def test_a_second_process_in_the_directory_is_refused(big_job: list[str], tmp_path: Path) -> None:
+    first = subprocess.Popen(big_job, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: chunks(tmp_path / "out") > 1, first)
+    second = subprocess.run(big_job, capture_output=True, text=True)
+    assert second.returncode == 1
+    assert "another run is writing" in second.stderr
+    first.communicate(timeout=120)
+    assert first.returncode == 0
+
+
+def test_a_full_disk_is_a_clear_error_and_the_job_goes_on_afterwards(big_job: list[str], tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: writing fails in the middle of a chunk."""
+    limited = ["bash", "-c", f"trap '' XFSZ; ulimit -f 300; exec {' '.join(big_job)}"]
+    stopped = subprocess.run(limited, capture_output=True, text=True)
+    assert stopped.returncode == 1
+    assert "cannot write unit" in stopped.stderr
+    assert "run the same command again" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    subprocess.run(big_job, check=True, capture_output=True)
+    fresh = [a if a != str(tmp_path / "out") else str(tmp_path / "fresh") for a in big_job]
+    subprocess.run(fresh, check=True, capture_output=True)
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")

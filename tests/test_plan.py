@@ -1,0 +1,231 @@
+"""Stage 1: what is found, what it is taken for, and how it is cut into units."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import logging
+import lzma
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from backports import zstd
+
+from tests.conftest import texts
+from tokenmill.config import Config
+from tokenmill.errors import InputError
+from tokenmill.plan import Plan, cut, make_plan
+from tokenmill.plan.cut import cut_units
+from tokenmill.records import Codec, Format, InputFile
+
+LINE = texts("a")
+
+
+def plan(*inputs: Path | str, output: Path = Path("somewhere/out")) -> Plan:
+    return make_plan(Config(inputs=tuple(map(str, inputs)), output=output))
+
+
+def kinds(found: Plan) -> dict[str, tuple[Format, Codec]]:
+    return {i.name: (i.format, i.codec) for i in found.inputs}
+
+
+def test_a_directory_is_searched_recursively_and_sorted_by_bytes(inputs: Path) -> None:
+    for name in ("b.jsonl", "a/z.jsonl", "a.jsonl", "Z.jsonl", "é.jsonl"):
+        (inputs / name).parent.mkdir(exist_ok=True)
+        (inputs / name).write_bytes(LINE)
+    assert [i.name for i in plan(inputs).inputs] == ["Z.jsonl", "a.jsonl", "a/z.jsonl", "b.jsonl", "é.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "format_", "codec"),
+    [
+        ("a.jsonl", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.json", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.jsonl.gz", gzip.compress(LINE), Format.JSONL, Codec.GZIP),
+        ("a.json.gz", gzip.compress(LINE), Format.JSONL, Codec.GZIP),
+        ("a.jsonl.zst", zstd.compress(LINE), Format.JSONL, Codec.ZSTD),
+        ("a.jsonl.bz2", bz2.compress(LINE), Format.JSONL, Codec.BZIP2),
+        ("a.jsonl.xz", lzma.compress(LINE), Format.JSONL, Codec.XZ),
+        ("a.txt", b"plain text", Format.TEXT, Codec.PLAIN),
+        ("a.txt.gz", gzip.compress(b"plain text"), Format.TEXT, Codec.GZIP),
+        ("a.jsonl", b"broken\n", Format.JSONL, Codec.PLAIN),
+        ("a.jsonl", b"", Format.JSONL, Codec.PLAIN),
+        ("a.json", b"broken\n" + LINE, Format.JSONL, Codec.PLAIN),
+        ("no-suffix", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.jsonl", b'{"text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
+    ],
+)
+def test_a_file_is_what_its_first_bytes_say(
+    inputs: Path, name: str, data: bytes, format_: Format, codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    (inputs / name).write_bytes(data)
+    assert kinds(plan(inputs)) == {name: (format_, codec)}
+    assert not caplog.records
+
+
+def test_parquet_is_known_by_its_magic(inputs: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), inputs / "a.parquet")
+    assert kinds(plan(inputs)) == {"a.parquet": (Format.PARQUET, Codec.PLAIN)}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "format_", "codec", "said"),
+    [
+        ("a.jsonl.zst", LINE, Format.JSONL, Codec.PLAIN, "says zstd, the content is plain"),
+        ("a.jsonl", gzip.compress(LINE), Format.JSONL, Codec.GZIP, "says plain, the content is gzip"),
+        ("a.jsonl.gz", zstd.compress(LINE), Format.JSONL, Codec.ZSTD, "says gzip, the content is zstd"),
+        ("a.txt", LINE, Format.JSONL, Codec.PLAIN, "says text, the content is jsonl"),
+    ],
+)
+def test_a_name_that_says_otherwise_is_reported(
+    inputs: Path,
+    name: str,
+    data: bytes,
+    format_: Format,
+    codec: Codec,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (inputs / name).write_bytes(data)
+    assert kinds(plan(inputs)) == {name: (format_, codec)}
+    assert said in caplog.text
+
+
+def test_files_that_are_no_input_are_left_out_and_named(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "README.md").write_text("# read me")
+    (inputs / "dataset_info.json").write_text('{\n  "features": {}\n}\n')
+    (inputs / ".hidden.jsonl").write_bytes(LINE)
+    os.mkfifo(inputs / "pipe.jsonl")
+    assert [i.name for i in plan(inputs).inputs] == ["a.jsonl"]
+    for name in ("README.md", "dataset_info.json", ".hidden.jsonl", "pipe.jsonl"):
+        assert name in caplog.text
+
+
+def test_no_matching_input_is_an_error(inputs: Path) -> None:
+    with pytest.raises(InputError, match="no input found"):
+        plan(inputs)
+    with pytest.raises(InputError, match="no file matches"):
+        plan(f"{inputs}/*.jsonl")
+    with pytest.raises(InputError, match="no file or directory"):
+        plan(inputs / "absent.jsonl")
+
+
+def test_a_file_named_by_the_user_that_is_no_input_is_an_error(inputs: Path) -> None:
+    (inputs / "README.md").write_text("# read me")
+    with pytest.raises(InputError, match=r"README.md: not JSON Lines"):
+        plan(inputs / "README.md")
+
+
+def test_globs_and_several_inputs_are_named_below_their_common_root(inputs: Path) -> None:
+    for name in ("x/a.jsonl", "x/b.jsonl", "y/a.jsonl"):
+        (inputs / name).parent.mkdir(exist_ok=True)
+        (inputs / name).write_bytes(LINE)
+    assert [i.name for i in plan(f"{inputs}/x/*.jsonl").inputs] == ["a.jsonl", "b.jsonl"]
+    assert [i.name for i in plan(inputs / "x", inputs / "y" / "a.jsonl").inputs] == [
+        "x/a.jsonl",
+        "x/b.jsonl",
+        "y/a.jsonl",
+    ]
+    assert [i.name for i in plan(f"{inputs}/**/a.jsonl").inputs] == ["x/a.jsonl", "y/a.jsonl"]
+    assert len(plan(inputs / "x", f"{inputs}/x/*.jsonl").inputs) == 2
+
+
+def test_a_loop_of_symbolic_links_ends_and_linked_files_are_read(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "loop").symlink_to(inputs)
+    (inputs / "again.jsonl").symlink_to(inputs / "a.jsonl")
+    assert [i.name for i in plan(inputs).inputs] == ["a.jsonl", "again.jsonl"]
+
+
+def test_the_output_inside_the_input_is_not_read(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "out").mkdir()
+    (inputs / "out" / "rejects.jsonl").write_bytes(LINE)
+    assert [i.name for i in plan(inputs, output=inputs / "out").inputs] == ["a.jsonl"]
+
+
+def test_the_plan_does_not_depend_on_the_place(tmp_path: Path) -> None:
+    plans = []
+    for place in ("one", "two/deeper"):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        (folder / "a.jsonl").write_bytes(LINE)
+        plans.append(plan(folder).to_json())
+    assert plans[0] == plans[1]
+
+
+def test_a_plan_survives_being_written_down(inputs: Path) -> None:
+    (inputs / os.fsdecode(b"odd \xff\n\x1b[31m.jsonl")).write_bytes(LINE)
+    found = plan(inputs)
+    assert Plan.from_json(found.to_json(), found.root) == found
+
+
+def file(name: str, size: int, codec: Codec = Codec.PLAIN, format_: Format = Format.JSONL) -> InputFile:
+    return InputFile(name=name, size=size, fingerprint="f", format=format_, codec=codec)
+
+
+def spans(*files: InputFile) -> list[list[tuple[int, int, int | None]]]:
+    return [[(p.file, p.start, p.end) for p in u.parts] for u in cut_units(files, Path())]
+
+
+def test_consecutive_small_files_share_a_unit() -> None:
+    assert spans(*(file(f"{n}", 1000) for n in range(5))) == [[(n, 0, None) for n in range(5)]]
+
+
+def test_a_big_plain_file_is_cut_into_ranges_that_cover_it() -> None:
+    size = 100 << 20
+    (ranges,) = zip(*spans(file("a", size)), strict=True)
+    assert [a for _, a, _ in ranges] == [0, *(b for _, _, b in ranges[:-1])]
+    assert ranges[-1][2] == size
+    assert len(ranges) == round(size / cut.MIN_UNIT_BYTES)
+
+
+def test_a_big_compressed_file_stays_whole_and_alone() -> None:
+    small, big = file("a", 10), file("b", 100 << 20, Codec.GZIP)
+    assert spans(small, big, small) == [[(0, 0, None)], [(1, 0, None)], [(2, 0, None)]]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "codec", "units"),
+    [
+        (200, 260 << 20, Codec.PLAIN, 400),  # FinPile: 52 GB in 200 files must keep 64 workers busy to the end
+        (200, 80 << 20, Codec.GZIP, 200),
+        (16, 20 << 20, Codec.PLAIN, 16),  # 300 MB must keep 4 busy
+        (1, 300 << 20, Codec.PLAIN, 16),
+        (4000, 100_000, Codec.PLAIN, 12),
+    ],
+)
+def test_there_are_enough_units_to_share(count: int, size: int, codec: Codec, units: int) -> None:
+    assert len(spans(*(file(f"{n}", size, codec) for n in range(count)))) >= units
+
+
+def test_a_big_parquet_file_is_cut_by_row_groups(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 20_000)
+    pq.write_table(pa.table({"text": [os.urandom(50).hex() for _ in range(1000)]}), inputs / "a.parquet", 100)
+    found = plan(inputs)
+    parts = [p for u in found.units for p in u.parts]
+    assert len(parts) > 3
+    assert [p.start for p in parts] == [0, *(p.end for p in parts[:-1])]
+    assert parts[-1].end == 10
+
+
+def test_an_unreadable_file_is_planned_with_its_problem(inputs: Path) -> None:
+    (inputs / "gone.jsonl").symlink_to(inputs / "nowhere")
+    (inputs / "a.jsonl").write_bytes(LINE)
+    found = {i.name: i.problem for i in plan(inputs).inputs}
+    assert found == {"a.jsonl": None, "gone.jsonl": "No such file or directory"}
+
+
+def test_many_left_out_files_are_counted_not_all_listed(inputs: Path, caplog: Any) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    for n in range(30):
+        (inputs / f"{n:02d}.log").write_text("x")
+    with caplog.at_level(logging.WARNING):
+        plan(inputs)
+    assert "left out 30 file(s)" in caplog.text
+    assert "and 25 more" in caplog.text

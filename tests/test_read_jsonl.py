@@ -1,0 +1,231 @@
+"""JSON Lines: every line is a document, empty, or a reject with its place; the fast path is the slow one."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.conftest import jsonl, texts
+from tokenmill.config import Config
+from tokenmill.read.jsonl import JsonlParser, JsonlReader
+from tokenmill.read.lines import cut_lines
+from tokenmill.records import Block, Codec, Documents, Part, Reason
+
+LIMIT = 1 << 20
+
+
+def parse(data: bytes, *, text: str = "text", id_field: str | None = None, limit: int = LIMIT) -> Documents:
+    return JsonlParser(text, id_field, limit)(Block(offset=0, data=data, consumed=0))
+
+
+def test_a_block_of_good_lines_gives_texts_and_line_numbers() -> None:
+    found = parse(texts("a", "b\nb", "ü"))
+    assert found.texts == ["a", "b\nb", "ü"]
+    assert list(found.numbers) == [0, 1, 2]
+    assert (found.records, found.lines, found.empty, found.rejects) == (3, 3, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"text": "cut o', Reason.BROKEN_JSON),
+        (b'{"text": "a"} {"text": "b"}', Reason.BROKEN_JSON),
+        (b"nonsense", Reason.BROKEN_JSON),
+        (b'{"text": "raw \x01 control"}', Reason.BROKEN_JSON),
+        (b'{"text": ' + b"[" * 100_000, Reason.BROKEN_JSON),
+        (b'["text"]', Reason.NOT_AN_OBJECT),
+        (b'"text"', Reason.NOT_AN_OBJECT),
+        (b"17", Reason.NOT_AN_OBJECT),
+        (b'{"body": "a"}', Reason.NO_TEXT_FIELD),
+        (b"{}", Reason.NO_TEXT_FIELD),
+        (b'{"text": null}', Reason.TEXT_NOT_A_STRING),
+        (b'{"text": 3}', Reason.TEXT_NOT_A_STRING),
+        (b'{"text": ["a"]}', Reason.TEXT_NOT_A_STRING),
+        (b'{"text": "\xff"}', Reason.INVALID_UTF8),
+        (b'{"text": "\xed\xa0\x80"}', Reason.INVALID_UTF8),
+        (b'{"text": "\\ud800"}', Reason.LONE_SURROGATE),
+        (b'{"text": "\\ude00\\ud83d"}', Reason.LONE_SURROGATE),
+        (b'{"text": "' + b"x" * LIMIT + b'"}', Reason.TOO_LARGE),
+    ],
+)
+def test_a_bad_line_is_rejected_with_its_place_and_its_neighbours_survive(line: bytes, reason: Reason) -> None:
+    before = texts("before")
+    found = parse(before + line + b"\n" + texts("after"))
+    assert found.texts == ["before", "after"]
+    assert list(found.numbers) == [0, 2]
+    (reject,) = found.rejects
+    assert (reject.reason, reject.record, reject.offset) == (reason, 1, len(before))
+    assert reject.head == line[:160]
+    assert found.records == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"text": "a", "score": NaN}',
+        b'{"text": "a", "score": -Infinity}',
+        b'{"text": "a", "other": "\\ud800"}',
+        b'{"text": 3, "text": "a"}',
+        b'{"te\\u0078t": "a"}',
+        b'{"other": {"text": 1}, "text": "a", "list": [null, true, 1e400]}',
+        b'  {"text": "a"}\t ',
+        b'\xef\xbb\xbf{"text": "a"}',
+        b'{"text": "a"}\r',
+    ],
+)
+def test_a_line_that_python_accepts_is_accepted(line: bytes) -> None:
+    if not line.startswith(b"\xef\xbb\xbf"):
+        assert json.loads(line)["text"] == "a"
+    assert parse(texts("x") + line + b"\n" + texts("y")).texts == ["x", "a", "y"]
+    assert parse(line).texts == ["a"]
+
+
+def test_blank_lines_are_no_records_but_count_as_lines() -> None:
+    found = parse(b"\n" + texts("a") + b"  \r\n\n" + texts("b"))
+    assert found.texts == ["a", "b"]
+    assert list(found.numbers) == [1, 4]
+    assert (found.records, found.lines) == (2, 5)
+
+
+def test_crlf_and_a_missing_last_newline_are_fine() -> None:
+    assert parse(b'{"text": "a"}\r\n{"text": "b"}').texts == ["a", "b"]
+
+
+def test_empty_text_is_counted_as_empty() -> None:
+    found = parse(texts("a", "", "b"))
+    assert (found.texts, list(found.numbers), found.empty, found.records) == (["a", "b"], [0, 2], 1, 3)
+
+
+def test_two_lines_that_break_a_record_between_them_are_not_taken_for_two_records() -> None:
+    data = b'{"text":\n"a"} {"text": "b"}\n'
+    found = parse(data)
+    assert found.texts == []
+    assert [r.reason for r in found.rejects] == [Reason.BROKEN_JSON] * 2
+
+
+def test_dotted_paths_reach_nested_fields() -> None:
+    data = jsonl({"doc": {"body": "a"}, "text": "no"}, {"doc": {}}, {"doc": 3}, {"doc": {"body": "b"}})
+    found = parse(data, text="doc.body")
+    assert found.texts == ["a", "b"]
+    assert [r.reason for r in found.rejects] == [Reason.NO_TEXT_FIELD] * 2
+
+
+@pytest.mark.parametrize(
+    ("field", "record", "expected"),
+    [
+        ("id", {"text": "a", "id": "x-1"}, b'"x-1"'),
+        ("id", {"text": "a", "id": 7}, b"7"),
+        ("id", {"text": "a"}, b"null"),
+        ("meta.id", {"text": "a", "meta": {"id": [1, 2]}}, b"[1, 2]"),
+        ("meta.id", {"text": "a", "meta": {}}, b"null"),
+        ("meta.id", {"text": "a", "meta": 3}, b"null"),
+    ],
+)
+def test_ids_are_kept_as_json(field: str, record: dict[str, object], expected: bytes) -> None:
+    assert parse(jsonl(record), id_field=field).ids == [expected]
+
+
+def test_text_and_id_may_lie_in_the_same_nested_object() -> None:
+    found = parse(jsonl({"d": {"t": "a", "i": 1}}, {"d": {"t": "b"}}), text="d.t", id_field="d.i")
+    assert (found.texts, found.ids) == (["a", "b"], [b"1", b"null"])
+
+
+LINES = st.one_of(
+    st.sampled_from(
+        [
+            b'{"text":"a"}',
+            b'{"text":""}',
+            b'{"text":"a","x":NaN}',
+            b'{"text":',
+            b'"a"}',
+            b'{"text":"b"} {"text":"c"}',
+            b"{",
+            b"}",
+            b"",
+            b" ",
+            b"\r",
+            b'{"text":"\\ud800"}',
+            b'{"text":"\xc3\xa9"}',
+            b'{"text":"\xc3"}',
+            b'{"text":1,"text":"z"}',
+            b"[]",
+            b"null",
+        ]
+    ),
+    st.binary(max_size=12),
+    st.text(max_size=8).map(lambda t: json.dumps({"text": t}, ensure_ascii=False).encode("utf-8", "replace")),
+)
+
+
+@given(st.lists(LINES, max_size=6), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+@example([b'{"text":', b'"a"} {"text":"b"}'], b"\n", True)
+@example([b'{"a":{}', b"{}}"], b"\n", False)
+def test_the_fast_path_gives_exactly_what_line_by_line_gives(lines: list[bytes], newline: bytes, ended: bool) -> None:
+    data = newline.join(lines) + (newline if ended else b"")
+    if not data:
+        return
+    parser = JsonlParser("text", None, LIMIT)
+    fast, slow = parser(Block(offset=5, data=data, consumed=0)), parser.parse_lines(data, 5)
+    assert (fast.texts, list(fast.numbers)) == (slow.texts, list(slow.numbers))
+    assert (fast.records, fast.lines, fast.empty, fast.rejects) == (slow.records, slow.lines, slow.empty, slow.rejects)
+    assert fast.records == len(fast.texts) + fast.empty + len(fast.rejects)
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6), st.integers(1, 60))
+def test_blocks_of_lines_hold_every_byte_once_however_it_arrives(data: bytes, cuts: list[int], limit: int) -> None:
+    points = [0, *sorted(c for c in cuts if c < len(data)), len(data)]
+    pieces = [data[a:b] for a, b in pairwise(points) if b > a]
+    position = 3 if data.startswith(b"\xef\xbb\xbf") and (pieces and pieces[0].startswith(b"\xef\xbb\xbf")) else 0
+    for block in cut_lines(pieces, 0, limit):
+        assert block.offset == position
+        if block.broken:
+            end = data.find(b"\n", position) + 1 or len(data)
+            assert end - position > limit
+            assert block.broken.reason is Reason.TOO_LARGE
+            position = end
+        else:
+            assert data[position : position + len(block.data)] == block.data
+            position += len(block.data)
+            assert position == len(data) or block.data.endswith(b"\n")
+    assert position == len(data)
+
+
+def read_part(path: Path, part: Part, offset: int | None = None) -> list[str]:
+    config = Config(inputs=("in",), output=Path("out"), max_document_bytes=LIMIT)
+    reader = JsonlReader(path, Codec.PLAIN, part, config)
+    return [t for block in reader.blocks(offset) for t in reader.parse(block).texts]
+
+
+def test_byte_ranges_that_cover_a_file_give_each_line_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    values = ["a", "bb", "", "c" * 30, "d", "ee" * 9, "f"]
+    path.write_bytes(texts(*values).rstrip(b"\n"))
+    size = path.stat().st_size
+    for first in range(size + 1):
+        for second in range(first, size + 1, 3):
+            parts = [Part(0, 0, first), Part(0, first, second), Part(0, second, size)]
+            assert [t for p in parts for t in read_part(path, p)] == [v for v in values if v]
+
+
+def test_reading_goes_on_at_the_offset_of_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(texts("a", "b", "c"))
+    assert read_part(path, Part(0), len(texts("a"))) == ["b", "c"]
+
+
+def test_a_line_over_the_limit_is_rejected_without_being_held(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(texts("a") + texts("x" * (3 * LIMIT)) + texts("b"))
+    config = Config(inputs=("in",), output=Path("out"), max_document_bytes=LIMIT)
+    reader = JsonlReader(path, Codec.PLAIN, Part(0), config)
+    blocks = list(reader.blocks(None))
+    found = [reader.parse(b) for b in blocks]
+    assert [t for f in found for t in f.texts] == ["a", "b"]
+    (reject,) = [r for f in found for r in f.rejects]
+    assert (reject.reason, reject.offset) == (Reason.TOO_LARGE, len(texts("a")))
+    assert max(len(b.data) for b in blocks) <= LIMIT

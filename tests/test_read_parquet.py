@@ -1,0 +1,135 @@
+"""Parquet: the text column by row groups, in small batches; bad rows and bad row groups leave alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tokenmill.config import Config
+from tokenmill.read.parquet import ParquetReader
+from tokenmill.records import Documents, Part, Reason
+
+WHOLE = Part(0)
+
+
+def read(path: Path, part: Part = WHOLE, offset: int | None = None, **options: Any) -> list[Documents]:
+    reader = ParquetReader(path, part, Config(inputs=("in",), output=Path("out"), **options))
+    return [reader.parse(block) for block in reader.blocks(offset)]
+
+
+def all_texts(found: list[Documents]) -> list[str]:
+    return [t for d in found for t in d.texts]
+
+
+def numbers(found: list[Documents]) -> list[int]:
+    """Record numbers within the part."""
+    result, base = [], 0
+    for documents in found:
+        result += [base + n for n in documents.numbers]
+        base += documents.lines
+    return result
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+def test_texts_come_back_whatever_the_column_type(tmp_path: Path, kind: pa.DataType) -> None:
+    path = tmp_path / "a.parquet"
+    values = ["a", "büro", "", "a"]
+    column = pa.array([v.encode() for v in values], kind) if kind == pa.binary() else pa.array(values).cast(kind)
+    pq.write_table(pa.table({"n": [1, 2, 3, 4], "text": column}), path)
+    found = read(path)
+    assert all_texts(found) == ["a", "büro", "a"]
+    assert numbers(found) == [0, 1, 3]
+    assert sum(d.empty for d in found) == 1
+
+
+def test_a_null_is_rejected_as_no_string(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.array(["a", None, "b"])}), path)
+    (found,) = read(path)
+    assert found.texts == ["a", "b"]
+    assert [(r.reason, r.record) for r in found.rejects] == [(Reason.TEXT_NOT_A_STRING, 1)]
+
+
+def test_invalid_utf8_costs_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.array([b"a", b"\xff", b"b"], pa.binary())}), path)
+    (found,) = read(path)
+    assert found.texts == ["a", "b"]
+    assert [(r.reason, r.record) for r in found.rejects] == [(Reason.INVALID_UTF8, 1)]
+
+
+def test_a_text_over_the_limit_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a", "x" * 100]}), path)
+    (found,) = read(path, max_document_bytes=50)
+    assert (found.texts, found.rejects[0].reason) == (["a"], Reason.TOO_LARGE)
+
+
+def test_row_group_ranges_cover_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    values = [f"document {n}" for n in range(100)]
+    pq.write_table(pa.table({"text": values}), path, row_group_size=9)
+    groups = pq.read_metadata(path).num_row_groups
+    for cut in range(groups + 1):
+        assert all_texts(read(path, Part(0, 0, cut)) + read(path, Part(0, cut, groups))) == values
+
+
+@pytest.mark.parametrize("offset", [0, 4, 9, 11, 99])
+def test_reading_goes_on_at_a_row(tmp_path: Path, offset: int) -> None:
+    path = tmp_path / "a.parquet"
+    values = [f"document {n}" for n in range(100)]
+    pq.write_table(pa.table({"text": values}), path, row_group_size=9)
+    assert all_texts(read(path, offset=offset)) == values[offset:]
+
+
+def test_a_missing_column_rejects_its_rows_and_names_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"body": ["a", "b"], "n": [1, 2]}), path)
+    (found,) = read(path)
+    (reject,) = found.rejects
+    assert (reject.reason, reject.records, found.records) == (Reason.NO_TEXT_FIELD, 2, 2)
+    assert "body, n" in reject.detail
+
+
+def test_nested_text_and_ids_are_reached_by_dots(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rows = [{"doc": {"body": "a", "id": 7}}, {"doc": {"body": "b", "id": None}}]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    (found,) = read(path, text_field="doc.body", id_field="doc.id")
+    assert (found.texts, found.ids) == (["a", "b"], [b"7", b"null"])
+
+
+def test_a_file_without_a_footer_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a"] * 100}), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    (found,) = read(path)
+    assert [r.reason for r in found.rejects] == [Reason.CORRUPT_FILE]
+    assert found.records == 1
+
+
+def test_a_corrupt_row_group_is_rejected_with_its_rows_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    values = [f"{n} " * 50 for n in range(300)]
+    pq.write_table(pa.table({"text": values}), path, row_group_size=100, compression="zstd", use_dictionary=False)
+    column = pq.read_metadata(path).row_group(1).column(0)
+    data = bytearray(path.read_bytes())
+    end = column.data_page_offset + column.total_compressed_size
+    data[end - 60 : end - 20] = b"\xa5" * 40
+    path.write_bytes(data)
+    found = read(path)
+    assert all_texts(found) == values[:100] + values[200:]
+    assert sum(d.records for d in found) == 300
+    assert [(r.reason, r.records) for d in found for r in d.rejects] == [(Reason.CORRUPT_FILE, 100)]
+
+
+def test_large_texts_come_in_small_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x" * 300_000] * 40 + ["y"] * 4000}), path)
+    found = read(path)
+    assert max(sum(map(len, d.texts)) for d in found) <= 3 << 20
+    assert len(all_texts(found)) == 4040
