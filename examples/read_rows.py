@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from pathlib import Path
 
 import tokenizers
 
@@ -18,7 +19,7 @@ from tokenmill.encode import resolve_tokenizer
 def main() -> None:
     output = sys.argv[1]
     rows = tokenmill.open(output)
-    bundled = resolve_tokenizer(Config(inputs=(".",), output="."))
+    bundled = resolve_tokenizer(Config(inputs=(".",), output=Path()))
     if rows.manifest["tokenizer"]["sha256"] != bundled.sha256:
         raise SystemExit("this example decodes with the bundled tokenizer only")
     tokenizer = tokenizers.Tokenizer.from_str(bundled.json)

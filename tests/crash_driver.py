@@ -21,6 +21,7 @@ from typing import Any
 import tokenmill
 import tokenmill.write
 from tests.conftest import tree
+from tokenmill.config import RejectLimit
 
 
 def count_steps(die_at: int) -> None:
@@ -68,7 +69,7 @@ def in_child(source: Path, output: Path, tokenizer: str, die_at: int) -> bool:
                 tokenizer=tokenizer,
                 seq_len=8,
                 sequences_per_chunk=37,
-                max_rejects="100%",
+                max_rejects=RejectLimit(share=1.0),
                 id_field="id",
             )
             os._exit(0 if tokenmill.run(config).complete else 3)

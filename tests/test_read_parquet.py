@@ -97,7 +97,7 @@ def test_a_missing_column_rejects_its_rows_and_names_the_others(tmp_path: Path) 
 
 def test_nested_text_and_ids_are_reached_by_dots(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    rows = [{"doc": {"body": "a", "id": 7}}, {"doc": {"body": "b", "id": None}}]
+    rows: list[dict[str, Any]] = [{"doc": {"body": "a", "id": 7}}, {"doc": {"body": "b", "id": None}}]
     pq.write_table(pa.Table.from_pylist(rows), path)
     (found,) = read(path, text_field="doc.body", id_field="doc.id")
     assert (found.texts, found.ids) == (["a", "b"], [b"7", b"null"])

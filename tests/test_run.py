@@ -208,7 +208,8 @@ def test_input_without_a_document_completes_without_a_chunk(inputs: Path, tmp_pa
 def test_the_batch_size_and_the_encoder_do_not_show_in_the_output(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" * (n % 7) for n in range(100))))
     outputs = []
-    for n, options in enumerate([{}, {"batch_size": 1}, {"batch_size": 3, "encoder": "huggingface"}]):
+    ways: list[dict[str, Any]] = [{}, {"batch_size": 1}, {"batch_size": 3, "encoder": "huggingface"}]
+    for n, options in enumerate(ways):
         run(output=tmp_path / f"out{n}", **options)
         outputs.append(tree(tmp_path / f"out{n}"))
     assert outputs[0] == outputs[1] == outputs[2]

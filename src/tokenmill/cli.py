@@ -44,12 +44,21 @@ The same command again continues an interrupted job.
 
 
 class _Parser(argparse.ArgumentParser):
+    """Names the nearest option when one is misspelt."""
+
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: "):
-            known = [o for a in self._actions for o in a.option_strings if o.startswith("--")]
-            message += nearest(message.split()[2].split("=")[0], known)
+            message += nearest(message.split()[2].split("=")[0], _option_names(self))
         self.print_usage(sys.stderr)
         self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from (o for o in action.option_strings if o.startswith("--"))
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _option_names(command)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -89,7 +98,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--text-field", help=f"field or column of the text; dots for nested (default: {default['text_field']})")
     add("--id-field", help="field or column with a document's own id, kept in .ids.jsonl beside each chunk")
     add("--max-document-bytes", metavar="SIZE", help="reject larger records (default: 256MiB)")
-    add("--max-rejects", metavar="N|P%", help=f"stop when more is rejected (default: {default['max_rejects']})")
+    add("--max-rejects", metavar="N|P%", help="stop when more is rejected (default: 1%%)")
 
     tokens = parser.add_argument_group("tokenizer")
     add = tokens.add_argument

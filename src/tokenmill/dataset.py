@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Rows:
     def __iter__(self) -> Iterator[Ids]:
         return (self[row] for row in range(len(self)))
 
-    def __getitem__(self, index: int | slice) -> Ids:
+    def __getitem__(self, index: SupportsIndex | slice) -> Ids:
         if isinstance(index, slice):
             return self._slice(range(len(self))[index])
         row = operator.index(index)
