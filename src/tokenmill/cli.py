@@ -16,7 +16,7 @@ import tokenmill
 from tokenmill.config import Config, EncoderChoice, SpecialTokens, Tail, load_config, nearest
 from tokenmill.engines import ENGINES
 from tokenmill.errors import ConfigError, Interrupted, TokenmillError
-from tokenmill.interrupt import stop_on_signals
+from tokenmill.interrupt import RESUME_HINT, stop_on_signals
 from tokenmill.progress import Meter, Timeline, log_lines
 from tokenmill.records import printable
 from tokenmill.run import RunResult, run
@@ -142,8 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log.error("%s", error)
             return error.exit_code
         except KeyboardInterrupt:
-            log.error("interrupted; run the same command again to continue")
+            log.error(RESUME_HINT)
             return Interrupted.exit_code
+        except Exception as error:
+            if args.debug:
+                raise
+            log.error(
+                "%s: %s. This is a defect: please report it with the output of --debug", type(error).__name__, error
+            )
+            return 1
 
 
 def _run_command(args: argparse.Namespace) -> int:

@@ -76,7 +76,8 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _reasons(reasons: dict[str, int]) -> str:
-    return f" ({', '.join(f'{reason} {count:,}' for reason, count in sorted(reasons.items()))})" if reasons else ""
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
+    return f", listed in rejects.jsonl ({listed})" if reasons else ""
 
 
 def result_table(result: RunResult) -> Table:

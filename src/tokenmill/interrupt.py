@@ -50,6 +50,8 @@ def _watch(read_end: int, stop: threading.Event, done: threading.Event) -> None:
         if data[0] in _SIGNALS:
             stop.set()
             if not done.wait(GRACE_SECONDS):
-                sys.stderr.write(f"tokenmill: error: {RESUME_HINT}\n")
+                # The live display may have hidden the cursor, and nobody else is left to show it again.
+                cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""
+                sys.stderr.write(f"{cursor}tokenmill: error: {RESUME_HINT}\n")
                 sys.stderr.flush()
                 os._exit(130)

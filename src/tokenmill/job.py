@@ -73,9 +73,11 @@ class Job:
     @contextmanager
     def underway(self) -> Iterator[None]:
         """From here on the directory is written to, and nothing in it may say that it is complete."""
-        self.store.prepare(self.description)
-        yield
-        self.store.conclude()
+        try:
+            self.store.prepare(self.description)
+            yield
+        finally:
+            self.store.conclude()
 
     def build_encoder(self) -> Encoder:
         return build_encoder(self.tokenizer, self.config.encoder, self.config.special_tokens_in_text)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from typing import Any
 from tokenmill.config import Config
 from tokenmill.encode import resolve_tokenizer
 from tokenmill.engines import get_engine
-from tokenmill.errors import Interrupted, TokenmillError
+from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.finish import finish, too_many_rejects, write_rejects
+from tokenmill.interrupt import RESUME_HINT
 from tokenmill.job import Job, open_job
 from tokenmill.plan import make_plan
-from tokenmill.progress import Meter
-from tokenmill.records import Ledger, Unit
+from tokenmill.progress import Meter, size
+from tokenmill.records import Ledger, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -54,7 +55,8 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
         if not pending and manifest is not None and manifest["run_id"] == job.run_id:
             job.store.conclude()
             return _result(job, manifest, meter, already_complete=True)
-        with job.underway():
+        log.info("%s", _intention(job, pending))
+        with _output_errors(job), job.underway():
             for unit in pending:
                 if job.store.receipt_path(unit).exists():
                     job.store.reset(unit)
@@ -62,6 +64,29 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
                 engine.run(job, pending, _updater(job, meter, stop))
             manifest = finish(job)
         return _result(job, manifest, meter, already_complete=False)
+
+
+@contextmanager
+def _output_errors(job: Job) -> Iterator[None]:
+    """Whatever fails to be written outside a unit: inputs are read inside units only."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, TokenmillError):
+            raise
+        raise OutputError(
+            f"cannot write to {printable(job.store.root)}: {error.strerror or error}. Everything committed is safe: "
+            "mend this and run the same command again"
+        ) from error
+
+
+def _intention(job: Job, pending: list[Unit]) -> str:
+    total, tokenizer = len(job.plan.units), job.tokenizer
+    done = f", {total - len(pending)} of them done before" if len(pending) < total else ""
+    return (
+        f"{len(job.plan.inputs):,} files, {size(sum(i.size for i in job.plan.inputs))}, in {total:,} units{done}; "
+        f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}; engine {job.config.engine}"
+    )
 
 
 def _no_display(meter: Meter, logs: Path) -> AbstractContextManager[object]:  # noqa: ARG001
@@ -76,8 +101,6 @@ def _pending(job: Job, meter: Meter) -> list[Unit]:
             meter.add(receipt.ledger, job.unit_bytes(unit))
         else:
             pending.append(unit)
-    if pending and (done := len(job.plan.units) - len(pending)):
-        log.info("continuing: %d of %d units are done", done, len(job.plan.units))
     meter.start()
     return pending
 
@@ -88,7 +111,7 @@ def _updater(job: Job, meter: Meter, stop: threading.Event | None) -> Callable[[
     def update(ledger: Ledger, consumed: int) -> None:
         meter.add(ledger, consumed)
         if stop is not None and stop.is_set():
-            raise Interrupted("interrupted; run the same command again to continue")
+            raise Interrupted(RESUME_HINT)
         if ledger.rejected and limit.exceeded(meter.ledger.rejected, meter.ledger.records, final=False):
             raise _over_limit(job, meter.ledger)
 

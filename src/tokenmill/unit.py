@@ -265,6 +265,8 @@ class UnitRun:
             rejects_bytes=self._rejects.tell(),
             missing=self._missing,
         )
+        if receipt.rejects_bytes == 0:
+            self._job.store.rejects_path(self._unit).unlink()
         self._job.store.commit(self._unit, receipt)
         return receipt
 
