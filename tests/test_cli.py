@@ -29,7 +29,7 @@ def test_the_end_of_a_run_is_a_table(job: list[str], capsys: pytest.CaptureFixtu
     names = ["files", "documents", "empty", "rejected", "tokens", "rows", "padding", "bytes per token", "output"]
     for name in [*names, "time", "rate", "peak memory"]:
         assert f"\n{name} " in shown
-    assert "\ndocuments        50 " in shown
+    assert "\ndocuments               50\n" in shown
 
 
 def test_a_finished_job_says_so(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +63,7 @@ def test_options_may_stand_in_a_toml_file(job: list[str], inputs: Path, tmp_path
         (["run", "in", "out", "--seq-lenght", "3"], "did you mean '--seq-len'?"),
         (["run", "in", "out", "--seq-len", "0"], "seq_len: must be a whole number of at least 1"),
         (["run", "in", "out", "--seq-len", "x"], "invalid int value"),
+        (["run", "in", "out", "--over"], "did you mean '--overwrite'?"),
         (["run", "in", "out", "--tail", "cut"], "invalid choice"),
         (["run", "in", "out", "--input-dir", "in"], "use one of them"),
         (["run", "absent", "out"], "there is no file or directory 'absent'"),
@@ -132,6 +133,18 @@ def test_messages_can_be_json(job: list[str], inputs: Path, capsys: pytest.Captu
     assert [e["event"] for e in entries] == ["message", "message", "result"]
     assert "NOTES.md" in entries[0]["message"]
     assert entries[-1]["documents"] == 50
+
+
+def test_a_reader_that_goes_away_is_no_error(job: list[str]) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-m", "tokenmill", *job], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert command.stdout is not None
+    command.stdout.close()
+    assert command.stderr is not None
+    assert b"defect" not in command.stderr.read()
+    command.stderr.close()
+    assert command.wait() == 0
 
 
 def test_logs_keep_a_time_line(job: list[str], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from backports import zstd
 
 import tokenmill
 from tests.conftest import BOS, EOS, PAD, Run, documents, ids, jsonl, rejects, texts, tiny_tokenizer_json, tree
+from tokenmill import execute
 from tokenmill.errors import (
     DifferentJobError,
     InputError,
@@ -28,6 +29,7 @@ from tokenmill.errors import (
     RejectLimitError,
     TokenizerError,
 )
+from tokenmill.plan import make_plan
 from tokenmill.store import Store
 
 
@@ -340,6 +342,24 @@ def test_a_damaged_receipt_is_named(inputs: Path, tmp_path: Path, run: Run) -> N
 # Limits and failures
 
 
+def test_what_was_left_out_is_written_down(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    (inputs / "README.md").write_text("# read me")
+    result = run()
+    assert result.left_out == 1
+    assert tokenmill.open(tmp_path / "out").manifest["left_out"] == {"README.md": "not JSON Lines, Parquet or .txt"}
+    (inputs / "NOTES.md").write_text("more")
+    assert run().already_complete
+
+
+def test_the_output_of_another_job_below_the_input_is_not_read(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run(output=inputs / "older")
+    run()
+    assert documents(tmp_path / "out") == [b"a"]
+    assert list(tokenmill.open(tmp_path / "out").manifest["left_out"]) == ["older/plan.json"]
+
+
 def test_more_rejects_than_allowed_stop_the_job_which_can_go_on(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts(*"abcdefgh") + b"broken\n" * 2)
     with pytest.raises(RejectLimitError, match=r"2 of 10 records were rejected \(20 %: broken_json 2\)"):
@@ -401,7 +421,7 @@ def test_a_file_that_changes_after_the_plan_is_never_mixed_in(
 
 def _after_plan(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
     """Do something to the inputs between planning and reading."""
-    original = tokenmill.run.__globals__["make_plan"]
+    original = make_plan
 
     def plan_then_act(config: tokenmill.Config) -> Any:
         plan = original(config)
@@ -409,7 +429,7 @@ def _after_plan(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
         monkeypatch.undo()
         return plan
 
-    monkeypatch.setitem(tokenmill.run.__globals__, "make_plan", plan_then_act)
+    monkeypatch.setattr(execute, "make_plan", plan_then_act)
 
 
 def test_strange_file_names_are_data(inputs: Path, tmp_path: Path, run: Run) -> None:

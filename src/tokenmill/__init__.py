@@ -1,28 +1,32 @@
 """tokenmill turns large text corpora into packed, fixed-length token sequences on disk.
 
 import tokenmill
-result = tokenmill.run(tokenmill.Config(inputs=["corpus/"], output="tokenized/"))
+result = tokenmill.run(tokenmill.Config(inputs=("corpus/",), output=Path("tokenized/")))
 rows = tokenmill.open("tokenized/")
 """
 
-from importlib.metadata import version as _version
+from __future__ import annotations
 
-from tokenmill.config import Config
-from tokenmill.dataset import Rows, open
-from tokenmill.errors import (
-    ConfigError,
-    DifferentJobError,
-    InputError,
-    Interrupted,
-    OutputBusyError,
-    OutputError,
-    RejectLimitError,
-    TokenizerError,
-    TokenmillError,
-)
-from tokenmill.run import RunResult, run
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = _version("tokenmill")
+if TYPE_CHECKING:
+    from tokenmill.config import Config
+    from tokenmill.dataset import Rows, open
+    from tokenmill.errors import (
+        ConfigError,
+        DifferentJobError,
+        InputError,
+        Interrupted,
+        OutputBusyError,
+        OutputError,
+        RejectLimitError,
+        TokenizerError,
+        TokenmillError,
+    )
+    from tokenmill.execute import RunResult, run
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Config",
@@ -41,3 +45,12 @@ __all__ = [
     "open",
     "run",
 ]
+
+_HOME = {"Config": "config", "Rows": "dataset", "open": "dataset", "RunResult": "execute", "run": "execute"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `tokenmill --help` needs none of the libraries behind them."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tokenmill' has no attribute {name!r}")
+    return getattr(import_module(f"tokenmill.{_HOME.get(name, 'errors')}"), name)

@@ -1,5 +1,18 @@
 """`python -m tokenmill` is the same program as `tokenmill`."""
 
-from tokenmill.cli import main
+import sys
 
-raise SystemExit(main())
+
+def main() -> int:
+    """Ctrl-C may come while the libraries are still being loaded."""
+    try:
+        from tokenmill.cli import main as run_command_line
+
+        return run_command_line()
+    except KeyboardInterrupt:
+        sys.stderr.write("tokenmill: error: interrupted\n")
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

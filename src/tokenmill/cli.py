@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,10 @@ import tokenmill
 from tokenmill.config import Config, EncoderChoice, SpecialTokens, Tail, load_config, nearest
 from tokenmill.engines import ENGINES
 from tokenmill.errors import ConfigError, Interrupted, TokenmillError
+from tokenmill.execute import RunResult, run
 from tokenmill.interrupt import RESUME_HINT, stop_on_signals
 from tokenmill.progress import Meter, Timeline, log_lines
 from tokenmill.records import printable
-from tokenmill.run import RunResult, run
 
 log = logging.getLogger("tokenmill")
 
@@ -44,7 +45,10 @@ The same command again continues an interrupted job.
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names the nearest option when one is misspelt."""
+    """Names the nearest option when one is misspelt; takes no abbreviation, lest --over become --overwrite."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: "):
@@ -199,10 +203,9 @@ def _visible(args: argparse.Namespace, meter: Meter) -> AbstractContextManager[o
 
 
 def _report(args: argparse.Namespace, result: RunResult) -> None:
-    from rich.console import Console
+    from tokenmill.display import result_rows
 
-    from tokenmill.display import result_rows, result_table
-
+    outcome = f"complete, but for {len(result.missing)} missing file(s)" if result.missing else "complete"
     for name, why in result.missing.items():
         log.error("missing: %s (%s)", printable(name), why)
     if result.missing:
@@ -211,10 +214,22 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         return
     if args.log_format == "json":
         fields = dict(result_rows(result))
-        log.info("complete", extra={"event": "result", "fields": {**result.ledger.to_json(), "summary": fields}})
+        log.info(outcome, extra={"event": "result", "fields": {**result.ledger.to_json(), "summary": fields}})
         return
-    print("already complete, nothing to do" if result.already_complete else "complete")
-    Console(highlight=False, soft_wrap=True).print(result_table(result))
+    with _quiet_pipe():
+        print("already complete, nothing to do" if result.already_complete else outcome)
+        for name, value in result_rows(result):
+            print(f"{name:24}{value}")
+
+
+@contextmanager
+def _quiet_pipe() -> Iterator[None]:
+    """Whoever reads our output may stop reading, as `head` does: that is no error of the job."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from tokenmill.errors import ConfigError
 
 DEFAULT_TOKENIZER = "gpt-neox-20b"
+MAX_SEQ_LEN = 1 << 24
 
 
 class Tail(StrEnum):
@@ -134,6 +135,8 @@ class Config:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{name}: must be a whole number of at least 1, not {value!r}")
+        if self.seq_len > MAX_SEQ_LEN:
+            raise ConfigError(f"seq_len: {self.seq_len:,} is more than {MAX_SEQ_LEN:,}, the longest row supported")
         for name in ("text_field", "id_field", "tokenizer", "eos_token", "bos_token", "engine"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value):
@@ -163,9 +166,9 @@ def load_config(overrides: Mapping[str, Any], toml: Path | None = None) -> Confi
     """
     values = _read_toml(toml) if toml else {}
     values.update(overrides)
-    for name in ("inputs", "output"):
+    for name, option in (("inputs", "--input-dir"), ("output", "--output-dir")):
         if not values.get(name):
-            raise ConfigError(f"no {name} given: tokenmill run INPUT... OUTPUT, or --{name[:6]}-dir")
+            raise ConfigError(f"no {name} given: tokenmill run INPUT... OUTPUT, or {option}")
     return Config(**values)
 
 

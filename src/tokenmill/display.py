@@ -7,8 +7,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from tokenmill.execute import RunResult
 from tokenmill.progress import Meter, duration, size
-from tokenmill.run import RunResult
 
 
 def live(meter: Meter, console: Console) -> Live:
@@ -45,8 +45,9 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
     """The table at the end, as text."""
     ledger, meter = result.ledger, result.meter
     filled = ledger.tokens + ledger.separators + ledger.padding
+    left_out = f" ({result.left_out} left out, named in manifest.json)" if result.left_out else ""
     rows = [
-        ("files", f"{result.files:,}" + (f" ({len(result.missing)} missing)" if result.missing else "")),
+        ("files", f"{result.files:,}" + (f" ({len(result.missing)} missing)" if result.missing else "") + left_out),
         ("documents", f"{ledger.documents:,}"),
         ("empty", f"{ledger.empty:,}"),
         ("rejected", f"{ledger.rejected:,}" + _reasons(ledger.rejects_by_reason)),
@@ -59,7 +60,7 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
     if ledger.special_tokens_in_text:
         rows.insert(4, ("special tokens in text", f"{ledger.special_tokens_in_text:,}"))
     if ledger.dropped_tokens:
-        dropped = f"{ledger.dropped_tokens:,} tokens, {ledger.dropped_documents:,} ends of documents"
+        dropped = f"{ledger.dropped_tokens:,} tokens; {ledger.dropped_documents:,} documents lack their end"
         rows.insert(-2, ("dropped", dropped))
     if not result.already_complete:
         rates = meter.rates()
@@ -78,10 +79,3 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
 def _reasons(reasons: dict[str, int]) -> str:
     listed = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
     return f", listed in rejects.jsonl ({listed})" if reasons else ""
-
-
-def result_table(result: RunResult) -> Table:
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in result_rows(result):
-        table.add_row(name, value)
-    return table

@@ -37,6 +37,7 @@ def finish(job: Job) -> dict[str, Any]:
         "chunks": chunks,
         "ledger": ledger.to_json(),
         "missing": missing,
+        "left_out": job.plan.left_out,
     }
     job.store.write_json(job.store.manifest, manifest)
     return manifest
@@ -53,7 +54,7 @@ def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(ledger.rejects_by_reason.items()))
     share = 100 * ledger.rejected / max(1, ledger.records)
     return RejectLimitError(
-        f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.2g} %: {reasons}), more than "
+        f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.3g} %: {reasons}), more than "
         f"--max-rejects {job.config.max_rejects}. They are listed in {printable(job.store.rejects)}. Mend the input, "
         "or run the same command with a higher --max-rejects: it continues from here"
     )
@@ -101,7 +102,7 @@ def _receipts(job: Job, partial: bool = False) -> Iterator[tuple[Unit, Receipt, 
 
 def _unit_entry(unit: Unit, receipt: Receipt, firsts: list[int | None]) -> dict[str, Any]:
     parts = [
-        {"file": p.file, "start": p.start, "end": p.end, "first_record": first, "records": count}
+        {"file": p.file, "start": p.start, "end": p.end, "first_record": first, "lines": count}
         for p, first, count in zip(unit.parts, firsts, receipt.lines, strict=True)
     ]
     return {"unit": unit.index, "parts": parts}

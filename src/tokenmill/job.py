@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -140,7 +140,7 @@ def _continue(job: Job, stored: dict[str, Any]) -> Job:
             f"{printable(job.store.root)} holds a different job: {'; '.join(differences)}. Choose another directory, "
             "or start anew with --overwrite"
         )
-    plan = Plan.from_json(stored, job.plan.root)
+    plan = replace(Plan.from_json(stored, job.plan.root), left_out=job.plan.left_out)
     found = {i.name: i for i in job.plan.inputs}
     for index, file in enumerate(plan.inputs):
         if file.problem and not found[file.name].problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def resolve_tokenizer(config: Config) -> Tokenizer:
     eos = None if config.no_eos else config.eos_token or _guess_eos(name, special, companion)
     for token in filter(None, (eos, config.bos_token)):
         if token not in added:
-            hint = nearest(token, added) if added else ""
+            hint = nearest(token, special or added) if added else ""
             raise TokenizerError(f"tokenizer {name} has no special token {token!r}{hint}")
         # Only a special token can be kept out of ordinary text; any other could be forged by a document.
         added[token]["special"] = True
@@ -122,17 +123,17 @@ def _companion(path: Path) -> dict[str, Any]:
 def _download(repo: str) -> Path:
     import huggingface_hub
 
-    # Fetched first, so that it lies beside the tokenizer in the cache; many repositories have none.
-    for optional, file in ((True, "tokenizer_config.json"), (False, "tokenizer.json")):
-        try:
-            path = huggingface_hub.hf_hub_download(repo, file)
-        except Exception as error:
-            if not optional:
-                raise TokenizerError(
-                    f"tokenizer {printable(repo)} is not in the local hub cache and cannot be downloaded "
-                    f"({type(error).__name__}). Get its tokenizer.json on a machine with network access and pass its "
-                    "path: --tokenizer path/to/tokenizer.json"
-                ) from error
+    try:
+        path = huggingface_hub.hf_hub_download(repo, "tokenizer.json")
+    except Exception as error:
+        raise TokenizerError(
+            f"tokenizer {printable(repo)} is not in the local hub cache and cannot be downloaded "
+            f"({type(error).__name__}). Get its tokenizer.json on a machine with network access and pass its "
+            "path: --tokenizer path/to/tokenizer.json"
+        ) from error
+    # It tells EOS, and comes to lie beside the tokenizer in the cache. Many repositories have none.
+    with contextlib.suppress(Exception):
+        huggingface_hub.hf_hub_download(repo, "tokenizer_config.json")
     return Path(path)
 
 

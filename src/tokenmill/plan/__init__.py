@@ -8,7 +8,7 @@ A plan depends on the inputs and the configuration only: not on worker count, ma
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Plan:
     root: Path
     inputs: tuple[InputFile, ...]
     units: tuple[Unit, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Files below the inputs that are none, and why. Not part of the job: it may change between two runs."""
 
     def path(self, file: int) -> Path:
         return self.root / self.inputs[file].name
@@ -58,7 +60,7 @@ def make_plan(config: Config) -> Plan:
     """Find, inspect and cut the inputs of a job; say what was left out and what is not what its name says."""
     root, found = find_files(config.inputs, config.output)
     inputs: list[InputFile] = []
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
     odd: list[str] = []
     for name, explicit in found:
         try:
@@ -68,19 +70,20 @@ def make_plan(config: Config) -> Plan:
         except NotAnInputError as error:
             if explicit:
                 raise InputError(f"{printable(root / name)}: {error}") from error
-            left_out.append(f"{printable(name)} ({error})")
+            left_out[name] = str(error)
             continue
         inputs.append(file)
         if note:
             odd.append(f"{printable(name)}: {note}")
-    _warn("left out %d file(s) that are no input: %s", left_out)
+    refused = [f"{printable(name)} ({why})" for name, why in left_out.items()]
+    _warn("left out %d file(s) that are no input: %s", refused)
     _warn("%d file(s) are not what their name says: %s", odd)
     if not inputs:
         raise InputError(
             f"no input found in {', '.join(map(printable, config.inputs))}: looked for JSON Lines (plain, .gz, .zst, "
-            f".bz2, .xz), Parquet and .txt files{'; ' + left_out[0] + ' is none' if left_out else ''}"
+            f".bz2, .xz), Parquet and .txt files{'; left out ' + refused[0] if refused else ''}"
         )
-    return Plan(root, tuple(inputs), cut_units(inputs, root))
+    return Plan(root, tuple(inputs), cut_units(inputs, root), left_out)
 
 
 def _warn(message: str, entries: list[str]) -> None:

@@ -57,6 +57,10 @@ def _walk(top: Path, output: Path) -> Iterator[Path]:
             names.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
+        if {"plan.json", "units"} <= {*names, *files}:
+            # The output of another job, not a corpus. Its plan stands for it in the list of what was left out.
+            names.clear()
+            files = ["plan.json"]
         names[:] = sorted(n for n in names if not n.startswith(".") and Path(os.path.realpath(here / n)) != output)
         yield from (here / f for f in files)
 

@@ -148,7 +148,8 @@ class JsonlParser:
         text = _lookup(record, self._text_path)
         if text is _MISSING:
             keys = ", ".join(list(record)[:8])
-            raise _BadRecordError(Reason.NO_TEXT_FIELD, f"no field {'.'.join(self._text_path)!r} among: {keys}")
+            path = " > ".join(self._text_path)
+            raise _BadRecordError(Reason.NO_TEXT_FIELD, f"no field {path} in the record, which has: {keys}")
         if not isinstance(text, str):
             raise _BadRecordError(Reason.TEXT_NOT_A_STRING, f"the text is a JSON {_json_type(text)}, not a string")
         try:

@@ -123,7 +123,8 @@ class ParquetReader:
                 detail = f"{error.reason} at byte {error.start} of the text"
                 return Reason.INVALID_UTF8, detail, value[:PREVIEW_BYTES]
         kind = "null" if value is None else f"a {type(value).__name__}"
-        return Reason.TEXT_NOT_A_STRING, f"the text is {kind}, not a string", str(value)[:PREVIEW_BYTES].encode()
+        head = b"" if value is None else str(value)[:PREVIEW_BYTES].encode()
+        return Reason.TEXT_NOT_A_STRING, f"the text is {kind}, not a string", head
 
 
 def _raise_if_unreadable(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""run: plan, prepare, let an engine run the units, finish."""
+"""A whole job: plan, prepare, let an engine run the units, finish."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class RunResult:
     files: int
     ledger: Ledger
     missing: dict[str, str]
+    left_out: int
     output_bytes: int
     already_complete: bool
     meter: Meter
@@ -131,6 +132,7 @@ def _result(job: Job, manifest: dict[str, Any], meter: Meter, *, already_complet
         files=len(job.plan.inputs),
         ledger=Ledger(**manifest["ledger"]),
         missing=manifest["missing"],
+        left_out=len(manifest["left_out"]),
         output_bytes=sum(p.stat().st_size for p in paths),
         already_complete=already_complete,
         meter=meter.freeze(),
