@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenmill
+import tokenmill.read.lines
 import tokenmill.write
 from tests.conftest import tree
 from tokenmill.config import RejectLimit
@@ -55,6 +56,10 @@ def count_steps(die_at: int) -> None:
         write_all(file, data)
 
     tokenmill.write._write_all = counted_write
+
+
+# Blocks of a few lines, so that a file has many and a restart falls between any two of them.
+tokenmill.read.lines.BLOCK_BYTES = 200
 
 
 def in_child(source: Path, output: Path, tokenizer: str, die_at: int) -> bool:

@@ -56,6 +56,10 @@ def test_a_directory_is_searched_recursively_and_sorted_by_bytes(inputs: Path) -
         ("a.jsonl", b"", Format.JSONL, Codec.PLAIN),
         ("a.json", b"broken\n" + LINE, Format.JSONL, Codec.PLAIN),
         ("no-suffix", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.json.bz2", bz2.compress(LINE * 100_000), Format.JSONL, Codec.BZIP2),
+        ("a.json.zst", zstd.compress(texts(os.urandom(200_000).hex())), Format.JSONL, Codec.ZSTD),
+        ("a.jsonl.gz", b"", Format.JSONL, Codec.GZIP),
+        ("a.json", b'{ "text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
         ("a.jsonl", b'{"text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
     ],
 )
@@ -99,11 +103,16 @@ def test_files_that_are_no_input_are_left_out_and_named(inputs: Path, caplog: py
     (inputs / "a.jsonl").write_bytes(LINE)
     (inputs / "README.md").write_text("# read me")
     (inputs / "dataset_info.json").write_text('{\n  "features": {}\n}\n')
+    (inputs / "array.json").write_text('[\n{"text": "a"},\n{"text": "b"}\n]\n')
+    (inputs / "app.log").write_text('started\n{"text": "a"}\nended\n')
+    (inputs / ".cache").mkdir()
     (inputs / ".hidden.jsonl").write_bytes(LINE)
     os.mkfifo(inputs / "pipe.jsonl")
-    assert [i.name for i in plan(inputs).inputs] == ["a.jsonl"]
-    for name in ("README.md", "dataset_info.json", ".hidden.jsonl", "pipe.jsonl"):
-        assert name in caplog.text
+    found = plan(inputs)
+    assert [i.name for i in found.inputs] == ["a.jsonl"]
+    left_out = {"README.md", "dataset_info.json", "array.json", "app.log", ".cache", ".hidden.jsonl", "pipe.jsonl"}
+    assert set(found.left_out) == left_out
+    assert f"left out {len(left_out)} file(s)" in caplog.text
 
 
 def test_no_matching_input_is_an_error(inputs: Path) -> None:

@@ -120,6 +120,15 @@ def test_a_bomb_expands_in_bounded_pieces(codec: Codec) -> None:
     assert max(sizes) <= OUTPUT_BYTES
 
 
+def test_zstd_with_the_longest_window_is_read() -> None:
+    options: dict[int, int] = {
+        zstd.CompressionParameter.window_log: 31,
+        zstd.CompressionParameter.enable_long_distance_matching: 1,
+    }
+    compressor = zstd.ZstdCompressor(options=options)
+    assert read(compressor.compress(DATA) + compressor.flush(), Codec.ZSTD) == (DATA, None)
+
+
 def test_bytes_that_are_not_compressed_are_corrupt() -> None:
     found, error = read(b'{"text": "plain"}\n', Codec.GZIP)
     assert found == b""

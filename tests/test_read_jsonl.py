@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -130,6 +131,11 @@ def test_ids_are_kept_as_json(field: str, record: dict[str, object], expected: b
     assert parse(jsonl(record), id_field=field).ids == [expected]
 
 
+def test_an_id_is_always_json() -> None:
+    data = b'{"text": "a", "id": "\xff"}\n{"text": "b", "id": NaN}\n{"text": "c", "id": "\\ud800"}\n'
+    assert parse(data, id_field="id").ids == ['"\ufffd"'.encode(), b"null", b'"\\ud800"']
+
+
 def test_text_and_id_may_lie_in_the_same_nested_object() -> None:
     found = parse(jsonl({"d": {"t": "a", "i": 1}}, {"d": {"t": "b"}}), text="d.t", id_field="d.i")
     assert (found.texts, found.ids) == (["a", "b"], [b"1", b"null"])
@@ -176,6 +182,32 @@ def test_the_fast_path_gives_exactly_what_line_by_line_gives(lines: list[bytes],
     assert fast.records == len(fast.texts) + fast.empty + len(fast.rejects)
 
 
+@given(
+    st.lists(LINES | st.integers(40, 90).map(lambda n: texts("x" * n).rstrip()), max_size=8),
+    st.lists(st.integers(0, 400), max_size=8),
+    st.integers(5, 70),
+)
+def test_how_the_bytes_arrive_never_shows(lines: list[bytes], cuts: list[int], limit: int) -> None:
+    """A resumed run reads other pieces than the first: documents, lines and rejects must be the same."""
+    data = b"\n".join(lines)
+    points = [0, *sorted(c for c in cuts if c < len(data)), len(data)]
+    arrivals = [[data], [data[a:b] for a, b in pairwise(points) if b > a], [data[i : i + 1] for i in range(len(data))]]
+    assert outcome(arrivals[0], limit) == outcome(arrivals[1], limit) == outcome(arrivals[2], limit)
+
+
+def outcome(pieces: list[bytes], limit: int) -> list[object]:
+    """Everything that is known of each record, with absolute line numbers."""
+    parser = JsonlParser("text", None, limit)
+    found: list[object] = []
+    line = 0
+    for block in cut_lines([p for p in pieces if p], 0, limit):
+        documents = parser(block)
+        found += [(line + n, t) for n, t in zip(documents.numbers, documents.texts, strict=True)]
+        found += [(line + r.record, r.offset, r.reason, r.detail, r.head) for r in documents.rejects]
+        line += documents.lines
+    return [*sorted(found, key=str), line]
+
+
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6), st.integers(1, 60))
 def test_blocks_of_lines_hold_every_byte_once_however_it_arrives(data: bytes, cuts: list[int], limit: int) -> None:
     points = [0, *sorted(c for c in cuts if c < len(data)), len(data)]
@@ -218,7 +250,17 @@ def test_reading_goes_on_at_the_offset_of_a_block(tmp_path: Path) -> None:
     assert read_part(path, Part(0), len(texts("a"))) == ["b", "c"]
 
 
-def test_a_line_over_the_limit_is_rejected_without_being_held(tmp_path: Path) -> None:
+def test_a_line_over_the_limit_costs_no_more_memory_than_the_limit() -> None:
+    pieces = (b"x" * 100_000 for _ in range(200))
+    tracemalloc.start()
+    (block,) = cut_lines(pieces, 0, 5_000_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert block.broken is not None
+    assert peak < 6_000_000
+
+
+def test_a_line_over_the_limit_is_rejected_and_counted_as_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(texts("a") + texts("x" * (3 * LIMIT)) + texts("b"))
     config = Config(inputs=("in",), output=Path("out"), max_document_bytes=LIMIT)
@@ -228,4 +270,4 @@ def test_a_line_over_the_limit_is_rejected_without_being_held(tmp_path: Path) ->
     assert [t for f in found for t in f.texts] == ["a", "b"]
     (reject,) = [r for f in found for r in f.rejects]
     assert (reject.reason, reject.offset) == (Reason.TOO_LARGE, len(texts("a")))
-    assert max(len(b.data) for b in blocks) <= LIMIT
+    assert sum(f.lines for f in found) == 3

@@ -127,6 +127,23 @@ def test_a_corrupt_row_group_is_rejected_with_its_rows_and_the_others_are_read(t
     assert [(r.reason, r.records) for d in found for r in d.rejects] == [(Reason.CORRUPT_FILE, 100)]
 
 
+def test_a_dictionary_of_large_texts_comes_in_small_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x" * 500_000] * 200}), path)
+    assert path.stat().st_size < 100_000
+    assert max(sum(map(len, d.texts)) for d in read(path)) <= 3 << 20
+
+
+def test_a_column_may_have_a_dot_or_a_namesake(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"meta.text": ["a"], "meta": [{"id": 1}]}), path)
+    assert all_texts(read(path, text_field="meta.text")) == ["a"]
+    (found,) = read(path, text_field="meta.text", id_field="meta.absent")
+    assert found.ids == [b"null"]
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"]), path)
+    assert all_texts(read(path)) == ["a"]
+
+
 def test_large_texts_come_in_small_blocks(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x" * 300_000] * 40 + ["y"] * 4000}), path)

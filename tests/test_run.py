@@ -9,7 +9,7 @@ import lzma
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -339,6 +339,64 @@ def test_a_damaged_receipt_is_named(inputs: Path, tmp_path: Path, run: Run) -> N
         run()
 
 
+def test_an_input_that_is_the_output_is_refused(inputs: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    with pytest.raises(InputError, match="both an input and the output"):
+        run(output=inputs, overwrite=True)
+    assert (inputs / "a.jsonl").exists()
+
+
+def test_a_renamed_tokenizer_file_is_the_same_job(inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    (tmp_path / "renamed.json").write_bytes(Path(tiny_tokenizer).read_bytes())
+    assert run(tokenizer=str(tmp_path / "renamed.json")).already_complete
+
+
+@pytest.mark.parametrize("lost", ["units/00000.rejects.jsonl", "chunks/00000-0000.ids.jsonl"])
+def test_a_lost_file_of_a_unit_is_made_again(inputs: Path, tmp_path: Path, run: Run, lost: str) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    run(id_field="id")
+    before = tree(tmp_path / "out")
+    (tmp_path / "out" / lost).unlink()
+    assert not run(id_field="id").already_complete
+    assert tree(tmp_path / "out") == before
+
+
+def test_a_unit_that_went_on_without_a_file_and_was_interrupted_does_not_forget_it(
+    inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str
+) -> None:
+    (inputs / "a.jsonl").symlink_to(tmp_path / "late.jsonl")
+    (inputs / "b.jsonl").write_bytes(texts(*("x" * 1000 for _ in range(3000))))
+    stop = threading.Event()
+
+    class StopAfterACheckpoint:
+        def is_set(self) -> bool:
+            return stop.is_set() or any((tmp_path / "out" / "units").glob("*.checkpoint.json"))
+
+    options: dict[str, Any] = {"tokenizer": tiny_tokenizer, "seq_len": 8, "sequences_per_chunk": 10_000}
+    config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
+    with pytest.raises(Interrupted):
+        tokenmill.run(config, stop=cast(threading.Event, StopAfterACheckpoint()))
+    assert list(run(**options).missing) == ["a.jsonl"]
+    (tmp_path / "late.jsonl").write_bytes(texts("late"))
+    assert run(**options).complete
+    assert documents(tmp_path / "out")[0] == b"late"
+
+
+def test_a_tokenizer_that_is_refused_leaves_the_directory_free_for_the_advice(
+    inputs: Path, tmp_path: Path, run: Run
+) -> None:
+    model = tiny_tokenizer_json()
+    model["pre_tokenizer"] = {"type": "WhitespaceSplit"}
+    model["model"] = {"type": "WordLevel", "vocab": {"<|endoftext|>": 256, "a": 0, "?": 1}, "unk_token": "?"}
+    (tmp_path / "words.json").write_text(json.dumps(model))
+    (inputs / "a.jsonl").write_bytes(texts("a a"))
+    with pytest.raises(TokenizerError, match="--special-tokens-in-text reject"):
+        run(tokenizer=str(tmp_path / "words.json"))
+    assert run(tokenizer=str(tmp_path / "words.json"), special_tokens_in_text="reject").complete
+
+
 # Limits and failures
 
 
@@ -413,7 +471,7 @@ def test_a_file_that_changes_after_the_plan_is_never_mixed_in(
     (inputs / "b.jsonl").write_bytes(texts("b"))
     _after_plan(monkeypatch, lambda: (inputs / "b.jsonl").write_bytes(texts("changed")))
     result = run()
-    assert result.missing == {"b.jsonl": "b.jsonl changed since the job was planned"}
+    assert result.missing == {"b.jsonl": "b.jsonl changed since the job was planned: restore it, or use --overwrite"}
     assert documents(tmp_path / "out") == [b"a"]
     with pytest.raises(DifferentJobError, match=r"input changed: b\.jsonl"):
         run()

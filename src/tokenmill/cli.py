@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import tokenmill
-from tokenmill.config import Config, EncoderChoice, SpecialTokens, Tail, load_config, nearest
+from tokenmill.config import Config, EncoderChoice, SpecialTokens, Tail, again, load_config, nearest
 from tokenmill.engines import ENGINES
 from tokenmill.errors import ConfigError, Interrupted, TokenmillError
 from tokenmill.execute import RunResult, run
-from tokenmill.interrupt import RESUME_HINT, stop_on_signals
+from tokenmill.interrupt import stop_on_signals
 from tokenmill.progress import Meter, Timeline, log_lines
 from tokenmill.records import printable
 
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log.error("%s", error)
             return error.exit_code
         except KeyboardInterrupt:
-            log.error(RESUME_HINT)
+            log.error("interrupted")
             return Interrupted.exit_code
         except Exception as error:
             if args.debug:
@@ -161,7 +161,7 @@ def _run_command(args: argparse.Namespace) -> int:
     config = _config(args)
     if config.num_workers not in (None, 1) and config.engine == "streaming":
         log.info("the engine streaming is one process: --num-workers %d has no effect", config.num_workers)
-    with stop_on_signals() as stop:
+    with stop_on_signals(f"interrupted; {again(config)} to continue") as stop:
         result = run(config, stop=stop, display=lambda meter, logs: _display(args, meter, logs))
     _report(args, result)
     return 0 if result.complete else 3

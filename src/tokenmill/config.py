@@ -156,6 +156,12 @@ class Config:
 
 E = TypeVar("E", bound=StrEnum)
 
+
+def again(config: Config) -> str:
+    """How to go on after an interruption or an error."""
+    return "run the same command again" + (", without --overwrite," if config.overwrite else "")
+
+
 OPTION_NAMES = tuple(f.name for f in fields(Config))
 
 
@@ -165,6 +171,9 @@ def load_config(overrides: Mapping[str, Any], toml: Path | None = None) -> Confi
     load_config({"seq_len": 1024}, Path("job.toml")) -> the file's job with rows of 1,024 tokens
     """
     values = _read_toml(toml) if toml else {}
+    for chosen, other in (("eos_token", "no_eos"), ("no_eos", "eos_token")):
+        if chosen in overrides:
+            values.pop(other, None)  # the command line wins over what contradicts it, too
     values.update(overrides)
     for name, option in (("inputs", "--input-dir"), ("output", "--output-dir")):
         if not values.get(name):

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from tokenmill.execute import RunResult
 from tokenmill.progress import Meter, duration, size
+from tokenmill.records import printable
 
 
 def live(meter: Meter, console: Console) -> Live:
@@ -55,7 +56,7 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
         ("rows", f"{ledger.rows:,}"),
         ("padding", f"{ledger.padding:,} ({100 * ledger.padding / max(1, filled):.3f} %)"),
         ("bytes per token", f"{ledger.text_bytes / max(1, ledger.tokens):.2f}"),
-        ("output", f"{size(result.output_bytes)} in {result.output}"),
+        ("output", f"{size(result.output_bytes)} in {printable(result.output)}"),
     ]
     if ledger.special_tokens_in_text:
         rows.insert(4, ("special tokens in text", f"{ledger.special_tokens_in_text:,}"))

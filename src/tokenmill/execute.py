@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenmill.config import Config
+from tokenmill.config import Config, again
 from tokenmill.encode import resolve_tokenizer
 from tokenmill.engines import get_engine
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.finish import finish, too_many_rejects, write_rejects
-from tokenmill.interrupt import RESUME_HINT
 from tokenmill.job import Job, open_job
 from tokenmill.plan import make_plan
 from tokenmill.progress import Meter, size
@@ -28,7 +27,7 @@ Display = Callable[[Meter, Path], AbstractContextManager[object]]
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What a run did. `missing` maps files that could not be read to the reason; the rows lack just those."""
+    """What a run did. `missing` maps files that could not be read, or not to their end, to the reason."""
 
     output: Path
     files: int
@@ -49,26 +48,27 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
     engine = get_engine(config.engine)
     tokenizer = resolve_tokenizer(config)
     plan = make_plan(config)
-    with open_job(config, plan, tokenizer) as job:
-        meter = Meter(total_bytes=sum(map(job.unit_bytes, job.plan.units)))
+    with _output_errors(config), open_job(config, plan, tokenizer) as job:
+        meter = Meter(total_bytes=sum(u.size for u in job.plan.units))
         pending = _pending(job, meter)
         manifest = job.store.read_json(job.store.manifest)
-        if not pending and manifest is not None and manifest["run_id"] == job.run_id:
+        if not pending and manifest is not None and manifest.get("run_id") == job.run_id:
             job.store.conclude()
             return _result(job, manifest, meter, already_complete=True)
         log.info("%s", _intention(job, pending))
-        with _output_errors(job), job.underway():
+        encoder = job.build_encoder()  # before anything is written: it may turn out that it cannot be used
+        with job.underway():
             for unit in pending:
                 if job.store.receipt_path(unit).exists():
                     job.store.reset(unit)
             with (display or _no_display)(meter, job.store.logs):
-                engine.run(job, pending, _updater(job, meter, stop))
+                engine.run(job, pending, encoder, _updater(job, meter, stop))
             manifest = finish(job)
         return _result(job, manifest, meter, already_complete=False)
 
 
 @contextmanager
-def _output_errors(job: Job) -> Iterator[None]:
+def _output_errors(config: Config) -> Iterator[None]:
     """Whatever fails to be written outside a unit: inputs are read inside units only."""
     try:
         yield
@@ -76,8 +76,8 @@ def _output_errors(job: Job) -> Iterator[None]:
         if isinstance(error, TokenmillError):
             raise
         raise OutputError(
-            f"cannot write to {printable(job.store.root)}: {error.strerror or error}. Everything committed is safe: "
-            "mend this and run the same command again"
+            f"cannot write to {printable(config.output)}: {error.strerror or error}. Everything committed is safe: "
+            f"mend this and {again(config)}"
         ) from error
 
 
@@ -99,7 +99,7 @@ def _pending(job: Job, meter: Meter) -> list[Unit]:
     pending = []
     for unit in job.plan.units:
         if receipt := job.finished(unit):
-            meter.add(receipt.ledger, job.unit_bytes(unit))
+            meter.add(receipt.ledger, unit.size)
         else:
             pending.append(unit)
     meter.start()
@@ -112,7 +112,7 @@ def _updater(job: Job, meter: Meter, stop: threading.Event | None) -> Callable[[
     def update(ledger: Ledger, consumed: int) -> None:
         meter.add(ledger, consumed)
         if stop is not None and stop.is_set():
-            raise Interrupted(RESUME_HINT)
+            raise Interrupted(f"interrupted; {again(job.config)} to continue")
         if ledger.rejected and limit.exceeded(meter.ledger.rejected, meter.ledger.records, final=False):
             raise _over_limit(job, meter.ledger)
 

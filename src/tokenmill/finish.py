@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from tokenmill.config import again
 from tokenmill.errors import LedgerError, RejectLimitError
 from tokenmill.job import Job
 from tokenmill.records import Format, Ledger, Receipt, Unit, printable
@@ -28,7 +29,9 @@ def finish(job: Job) -> dict[str, Any]:
         units.append(_unit_entry(unit, receipt, firsts))
         chunks += [{"unit": unit.index, **asdict(c)} for c in receipt.chunks]
     ledger.check(job.config.seq_len, "the whole job")
-    write_rejects(job)
+    listed = write_rejects(job)
+    if listed != ledger.rejected:
+        raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
     check_rejects(job, ledger)
     manifest = {
         **job.description,
@@ -56,20 +59,23 @@ def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
     return RejectLimitError(
         f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.3g} %: {reasons}), more than "
         f"--max-rejects {job.config.max_rejects}. They are listed in {printable(job.store.rejects)}. Mend the input, "
-        "or run the same command with a higher --max-rejects: it continues from here"
+        f"or {again(job.config)} with a higher --max-rejects: it continues from here"
     )
 
 
-def write_rejects(job: Job) -> None:
-    """Put the rejects of all units that have any so far into one file, with file names and absolute numbers."""
+def write_rejects(job: Job) -> int:
+    """Put the rejects of all units so far into one file, with file names and absolute numbers; how many records."""
+    listed = 0
     temp = job.store.temporary / job.store.rejects.name
     with temp.open("w", encoding="ascii") as out:
         for unit, receipt, firsts in _receipts(job, partial=True):
             for reject in _rejects(job, unit, receipt):
                 out.write(json.dumps(_public_reject(job, unit, firsts, reject)) + "\n")
+                listed += reject["records"]
         out.flush()
         os.fsync(out.fileno())
     temp.rename(job.store.rejects)
+    return listed
 
 
 def _receipts(job: Job, partial: bool = False) -> Iterator[tuple[Unit, Receipt, list[int | None]]]:

@@ -15,13 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 GRACE_SECONDS = 1.5
-RESUME_HINT = "interrupted; run the same command again to continue"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that the first signal sets. Outside the main thread nothing is installed, only the event is given."""
+def stop_on_signals(farewell: str) -> Iterator[threading.Event]:
+    """An event that the first signal sets; `farewell` is printed if the process has to be ended.
+
+    Outside the main thread nothing is installed, only the event is given.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -31,7 +33,9 @@ def stop_on_signals() -> Iterator[threading.Event]:
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
     wakeup = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     done = threading.Event()
-    watchdog = threading.Thread(target=_watch, args=(read_end, stop, done), name="tokenmill-watchdog", daemon=True)
+    watchdog = threading.Thread(
+        target=_watch, args=(read_end, stop, done, farewell), name="tokenmill-watchdog", daemon=True
+    )
     watchdog.start()
     try:
         yield stop
@@ -45,13 +49,13 @@ def stop_on_signals() -> Iterator[threading.Event]:
         os.close(read_end)
 
 
-def _watch(read_end: int, stop: threading.Event, done: threading.Event) -> None:
+def _watch(read_end: int, stop: threading.Event, done: threading.Event, farewell: str) -> None:
     while data := os.read(read_end, 1):
         if data[0] in _SIGNALS:
             stop.set()
             if not done.wait(GRACE_SECONDS):
                 # The live display may have hidden the cursor, and nobody else is left to show it again.
                 cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""
-                sys.stderr.write(f"{cursor}tokenmill: error: {RESUME_HINT}\n")
+                sys.stderr.write(f"{cursor}tokenmill: error: {farewell}\n")
                 sys.stderr.flush()
                 os._exit(130)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ from tokenmill.config import Config
 from tokenmill.encode import Encoder, Tokenizer, build_encoder
 from tokenmill.errors import DifferentJobError, OutputError
 from tokenmill.plan import Plan
-from tokenmill.records import ChunkEntry, InputFile, Part, Receipt, Unit, printable
+from tokenmill.records import InputFile, Receipt, Unit, printable
 from tokenmill.store import Checkpoint, Store
 
 FORMAT_VERSION = 1
@@ -82,36 +82,27 @@ class Job:
     def build_encoder(self) -> Encoder:
         return build_encoder(self.tokenizer, self.config.encoder, self.config.special_tokens_in_text)
 
-    @cached_property
-    def _row_groups(self) -> dict[int, int]:
-        return {p.file: p.end for u in self.plan.units for p in u.parts if p.end is not None}
-
-    def part_bytes(self, part: Part) -> int:
-        """How many bytes of the input a part stands for, to show progress."""
-        size = self.plan.inputs[part.file].size
-        if part.end is None:
-            return size
-        total = self._row_groups[part.file]  # the end of the file's last part: bytes, or row groups
-        return size * (part.end - part.start) // max(1, total)
-
-    def unit_bytes(self, unit: Unit) -> int:
-        return sum(map(self.part_bytes, unit.parts))
-
     def finished(self, unit: Unit) -> Receipt | None:
         """The receipt of a unit that need not be run again: it is whole, and so is what it stands for."""
         receipt = self.store.receipt(unit)
-        if receipt is None or receipt.missing or not self._has_chunks(receipt.chunks):
+        if receipt is None or receipt.missing or not self._is_whole(unit, receipt):
             return None
         return receipt
 
     def checkpoint(self, unit: Unit) -> Checkpoint | None:
-        """Where an interrupted unit goes on, if the chunks that it had written are there."""
-        checkpoint = self.store.checkpoint(unit)
-        return checkpoint if checkpoint and self._has_chunks(checkpoint.chunks) else None
+        """Where an interrupted unit goes on, if what it had written is there.
 
-    def _has_chunks(self, chunks: Iterable[ChunkEntry]) -> bool:
+        A unit that went on without a file begins anew: the file may be readable by now.
+        """
+        checkpoint = self.store.checkpoint(unit)
+        if checkpoint is None or checkpoint.missing or not self._is_whole(unit, checkpoint):
+            return None
+        return checkpoint
+
+    def _is_whole(self, unit: Unit, state: Receipt | Checkpoint) -> bool:
         seq_len, dtype = self.config.seq_len, self.tokenizer.dtype
-        return all(self.store.has_chunk(c, seq_len, dtype) for c in chunks)
+        chunks = all(self.store.has_chunk(c, seq_len, dtype) for c in state.chunks)
+        return chunks and self.store.has_rejects(unit, state.rejects_bytes)
 
 
 @contextmanager
@@ -145,7 +136,9 @@ def _continue(job: Job, stored: dict[str, Any]) -> Job:
     for index, file in enumerate(plan.inputs):
         if file.problem and not found[file.name].problem:
             plan = plan.with_input(index, found[file.name])
-    return Job(job.config, plan, job.tokenizer, job.store)
+    # A renamed file is the same tokenizer, and keeps the name that is written down.
+    tokenizer = replace(job.tokenizer, name=stored["tokenizer"]["name"])
+    return Job(job.config, plan, tokenizer, job.store)
 
 
 def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:
@@ -158,7 +151,7 @@ def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} was {old!r} and is {value!r}"
     if (old := stored["tokenizer"])["sha256"] != job.tokenizer.sha256:
         yield f"the tokenizer was {old['name']} ({old['sha256'][:12]}) and is {job.tokenizer.name} with other content"
-    elif old != new["tokenizer"]:
+    elif {**old, "name": ""} != {**new["tokenizer"], "name": ""}:
         yield "the tokenizer's special tokens differ"
     before = {i["name"]: i for i in stored["inputs"]}
     now = {i.name: i for i in job.plan.inputs}

@@ -88,6 +88,8 @@ class Unit:
 
     index: int
     parts: tuple[Part, ...]
+    size: int
+    """Bytes of the input that it stands for, to show progress."""
 
     @property
     def name(self) -> str:

@@ -46,6 +46,19 @@ class Checkpoint:
     chunks: tuple[ChunkEntry, ...]
     lines: tuple[int, ...]
     rejects_bytes: int
+    missing: dict[int, str]
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Somebody else wrote into our files: say which, and what to do."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OutputError(
+            f"{printable(path)} is damaged ({error!r}). Remove it to have that part done again, or start anew with "
+            "--overwrite"
+        ) from error
 
 
 def chunk_name(unit: Unit, number: int) -> str:
@@ -123,17 +136,13 @@ class Store:
         write_atomically(path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode(), self.temporary)
 
     def read_json(self, path: Path) -> dict[str, Any] | None:
-        try:
-            data = json.loads(path.read_bytes())
+        with _damage(path):
+            try:
+                data = json.loads(path.read_bytes())
+            except FileNotFoundError:
+                return None
             if not isinstance(data, dict):
                 raise ValueError("not an object")
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise OutputError(
-                f"{printable(path)} is damaged ({error}). Remove it to have that part done again, or start anew "
-                "with --overwrite"
-            ) from error
         return data
 
     def receipt_path(self, unit: Unit) -> Path:
@@ -146,21 +155,25 @@ class Store:
         return self.units / f"{unit.name}.checkpoint.json"
 
     def receipt(self, unit: Unit) -> Receipt | None:
-        data = self.read_json(self.receipt_path(unit))
-        return None if data is None else Receipt.from_json(data)
+        path = self.receipt_path(unit)
+        data = self.read_json(path)
+        with _damage(path):
+            return None if data is None else Receipt.from_json(data)
 
     def commit(self, unit: Unit, receipt: Receipt) -> None:
         self.write_json(self.receipt_path(unit), receipt.to_json())
         self._checkpoint_path(unit).unlink(missing_ok=True)
 
     def checkpoint(self, unit: Unit) -> Checkpoint | None:
-        data = self.read_json(self._checkpoint_path(unit))
+        path = self._checkpoint_path(unit)
+        data = self.read_json(path)
         if data is None:
             return None
-        data["ledger"] = Ledger(**data["ledger"])
-        data["chunks"] = tuple(ChunkEntry(**c) for c in data["chunks"])
-        data["lines"] = tuple(data["lines"])
-        return Checkpoint(**data)
+        with _damage(path):
+            data["ledger"] = Ledger(**data["ledger"])
+            data["chunks"] = tuple(ChunkEntry(**c) for c in data["chunks"])
+            data["lines"] = tuple(data["lines"])
+            return Checkpoint(**data)
 
     def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
         self.write_json(self._checkpoint_path(unit), asdict(checkpoint))
@@ -193,7 +206,12 @@ class Store:
             len(npy_header(dtype, (0, seq_len))) + chunk.rows * seq_len * dtype.itemsize,
             len(npy_header(SIDECAR_DTYPE, (0,))) + chunk.documents * SIDECAR_DTYPE.itemsize,
         ]
-        try:
-            return all(p.stat().st_size == s for p, s in zip(self.chunk_paths(chunk), sizes, strict=False))
-        except FileNotFoundError:
+        paths = self.chunk_paths(chunk)
+        if not all(p.exists() for p in paths):
             return False
+        return all(p.stat().st_size == s for p, s in zip(paths, sizes, strict=False))  # of ids the size is not known
+
+    def has_rejects(self, unit: Unit, size: int) -> bool:
+        """Whether the unit's rejects are there, as many bytes as were counted."""
+        path = self.rejects_path(unit)
+        return size == 0 or (path.exists() and path.stat().st_size >= size)

@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 
 import numpy as np
 
-from tokenmill.config import Tail
+from tokenmill.config import Tail, again
 from tokenmill.encode import Encoder
 from tokenmill.errors import InputChangedError, OutputError, UnreadableInputError
 from tokenmill.job import Job
@@ -73,7 +73,7 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, ordered_map
                 for encoded in ordered_map(process, blocks):
                     run.accept(encoded)
             receipt = run.commit()
-            counted.complete(job.unit_bytes(unit))
+            counted.complete(unit.size)
             return receipt
         except _FileFailure as failure:
             missing[failure.file] = str(failure.cause)
@@ -84,7 +84,7 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, ordered_map
                 raise
             raise OutputError(
                 f"cannot write unit {unit.name} to {printable(job.store.root)}: {error.strerror or error}. Everything "
-                "committed is safe: mend this and run the same command again"
+                f"committed is safe: mend this and {again(job.config)}"
             ) from error
         finally:
             if run is not None:
@@ -122,7 +122,14 @@ class UnitRun:
         self._with_ids = job.config.id_field is not None
         tokenizer = job.tokenizer
         start = job.checkpoint(unit) or Checkpoint(
-            part=0, offset=None, skip=0, ledger=Ledger(), chunks=(), lines=(0,) * len(unit.parts), rejects_bytes=0
+            part=0,
+            offset=None,
+            skip=0,
+            ledger=Ledger(),
+            chunks=(),
+            lines=(0,) * len(unit.parts),
+            rejects_bytes=0,
+            missing=missing,
         )
         self._start = self._mark = start
         self._ledger = Ledger()
@@ -168,13 +175,17 @@ class UnitRun:
         with path.open("rb") as opened:
             before = os.fstat(opened.fileno())
             if before.st_size != file.size or fingerprint_of(opened, before.st_size) != file.fingerprint:
-                raise InputChangedError(f"{printable(file.name)} changed since the job was planned")
+                raise InputChangedError(
+                    f"{printable(file.name)} changed since the job was planned: restore it, or use --overwrite"
+                )
             reader = open_reader(path, file, part, self._job.config)
             for block in reader.blocks(offset):
                 yield Source(index, reader, block)
             after = path.stat()
             if (before.st_ino, before.st_size, before.st_mtime_ns) != (after.st_ino, after.st_size, after.st_mtime_ns):
-                raise InputChangedError(f"{printable(file.name)} changed while it was read")
+                raise InputChangedError(
+                    f"{printable(file.name)} changed while it was read: restore it, or use --overwrite"
+                )
 
     # pack, write, checkpoint
 

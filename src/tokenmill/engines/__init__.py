@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tokenmill.config import nearest
+from tokenmill.encode import Encoder
 from tokenmill.errors import ConfigError
 from tokenmill.job import Job
 from tokenmill.records import Unit
@@ -15,8 +16,8 @@ from tokenmill.unit import Update
 class Engine(Protocol):
     """Runs units with `run_unit`; it schedules, and contains no stage."""
 
-    def run(self, job: Job, units: Sequence[Unit], update: Update) -> None:
-        """Run all units. `update` is told of progress and may raise to stop the run."""
+    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, update: Update) -> None:
+        """Run all units. `encoder` is the one to use, `update` is told of progress and may raise to stop the run."""
         ...
 
 

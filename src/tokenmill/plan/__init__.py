@@ -40,20 +40,21 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         return {
             "inputs": [asdict(i) for i in self.inputs],
-            "units": [[[p.file, p.start, p.end] for p in u.parts] for u in self.units],
+            "units": [{"size": u.size, "parts": [[p.file, p.start, p.end] for p in u.parts]} for u in self.units],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any], root: Path) -> Plan:
         inputs = (InputFile(**{**i, "format": Format(i["format"]), "codec": Codec(i["codec"])}) for i in data["inputs"])
-        units = (Unit(n, tuple(Part(*p) for p in parts)) for n, parts in enumerate(data["units"]))
+        units = (Unit(n, tuple(Part(*p) for p in u["parts"]), u["size"]) for n, u in enumerate(data["units"]))
         return cls(root, tuple(inputs), tuple(units))
 
     def with_input(self, file: int, found: InputFile) -> Plan:
         """The same units over an input that could not be read before."""
-        inputs = list(self.inputs)
-        inputs[file] = replace(found, name=inputs[file].name)
-        return replace(self, inputs=tuple(inputs))
+        inputs = tuple(found if n == file else i for n, i in enumerate(self.inputs))
+        holds = (any(p.file == file for p in u.parts) for u in self.units)
+        units = (replace(u, size=u.size + found.size) if h else u for u, h in zip(self.units, holds, strict=True))
+        return replace(self, inputs=inputs, units=tuple(units))
 
 
 def make_plan(config: Config) -> Plan:

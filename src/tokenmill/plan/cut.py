@@ -26,22 +26,24 @@ _PARQUET_EXPANSION = 2
 def cut_units(inputs: Sequence[InputFile], root: Path) -> tuple[Unit, ...]:
     """Cut the inputs, in order, into units of about equal weight."""
     target = min(max(sum(map(_weight, inputs)) // UNITS_WANTED, MIN_UNIT_BYTES), MAX_UNIT_BYTES)
-    units: list[tuple[Part, ...]] = []
-    group: list[Part] = []
+    units: list[tuple[list[Part], int]] = [([], 0)]
     held = 0
     for index, file in enumerate(inputs):
-        parts = list(_ranges(index, file, root, target))
-        if group and (len(parts) > 1 or held + _weight(file) > target):
-            units.append(tuple(group))
-            group, held = [], 0
-        if len(parts) > 1:
-            units += [(p,) for p in parts]
-        else:
-            group += parts
-            held += _weight(file)
-    if group:
-        units.append(tuple(group))
-    return tuple(Unit(n, parts) for n, parts in enumerate(units))
+        ranges = list(_ranges(index, file, root, target))
+        if len(ranges) > 1:
+            size = file.size // len(ranges)
+            units += [([part], size) for part in ranges]
+            units.append(([], 0))
+            held = 0
+            continue
+        if held and held + _weight(file) > target:
+            units.append(([], 0))
+            held = 0
+        parts, size = units[-1]
+        parts += ranges
+        units[-1] = (parts, size + file.size)
+        held += _weight(file)
+    return tuple(Unit(n, tuple(parts), size) for n, (parts, size) in enumerate(u for u in units if u[0]))
 
 
 def _weight(file: InputFile) -> int:

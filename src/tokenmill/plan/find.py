@@ -23,6 +23,8 @@ def find_files(arguments: Iterable[str], output: Path) -> tuple[Path, list[tuple
     found: dict[str, bool] = {}
     for _, paths in expanded:
         for path in paths:
+            if Path(os.path.realpath(path)) == output:
+                raise InputError(f"{printable(path)} is both an input and the output: choose another output")
             files = _walk(path, output) if path.is_dir() else [path]
             for file in files:
                 name = os.path.relpath(file, root)
@@ -48,7 +50,10 @@ def _expand(argument: str) -> tuple[Path, list[Path]]:
 
 
 def _walk(top: Path, output: Path) -> Iterator[Path]:
-    """All files below a directory, links followed, each real directory once, hidden ones and the output left out."""
+    """All files below a directory, links followed, each real directory once, the output left out.
+
+    A hidden directory is given as if it were a file, so that it is named among what is left out.
+    """
     seen: set[tuple[int, int]] = set()
     for directory, names, files in os.walk(top, followlinks=True, onerror=_refuse):
         here = Path(directory)
@@ -61,8 +66,9 @@ def _walk(top: Path, output: Path) -> Iterator[Path]:
             # The output of another job, not a corpus. Its plan stands for it in the list of what was left out.
             names.clear()
             files = ["plan.json"]
-        names[:] = sorted(n for n in names if not n.startswith(".") and Path(os.path.realpath(here / n)) != output)
-        yield from (here / f for f in files)
+        hidden = [n for n in names if n.startswith(".")]
+        names[:] = [n for n in names if n not in hidden and Path(os.path.realpath(here / n)) != output]
+        yield from (here / f for f in files + hidden)
 
 
 def _refuse(error: OSError) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import xxhash
 
@@ -52,6 +54,9 @@ def inspect(path: Path, name: str) -> tuple[InputFile, str | None]:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(EDGE_BYTES)
+            codec = _codec(head) if head else named_codec
+            file.seek(0)
+            text, whole = _decompress_head(file, codec)
             fingerprint = fingerprint_of(file, size, head)
     except OSError as error:
         if named_format is None and not name.endswith((".json", *_CODEC_SUFFIXES)):
@@ -65,10 +70,9 @@ def inspect(path: Path, name: str) -> tuple[InputFile, str | None]:
             problem=error.strerror or str(error),
         )
         return unread, None
-    codec = _codec(head)
-    format_ = _format(head, codec, named_format, name)
+    format_ = _format(head, text, whole, named_format, name)
     note = None
-    if codec is not named_codec and head:
+    if codec is not named_codec:
         note = f"the name says {named_codec}, the content is {codec}"
     elif named_format not in (None, format_):
         note = f"the name says {named_format}, the content is {format_}"
@@ -85,11 +89,14 @@ def fingerprint_of(file: io.BufferedReader, size: int, head: bytes | None = None
 
 
 def _by_name(name: str) -> tuple[Codec, Format | None]:
+    codec = _CODEC_SUFFIXES.get(os.path.splitext(name.lower())[1], Codec.PLAIN)
+    return codec, _FORMAT_SUFFIXES.get(os.path.splitext(_stem(name))[1])
+
+
+def _stem(name: str) -> str:
+    """The name without the suffix of a codec: "a.json.gz" -> "a.json"."""
     stem, suffix = os.path.splitext(name.lower())
-    codec = _CODEC_SUFFIXES.get(suffix, Codec.PLAIN)
-    if codec is not Codec.PLAIN:
-        suffix = os.path.splitext(stem)[1]
-    return codec, _FORMAT_SUFFIXES.get(suffix)
+    return stem if suffix in _CODEC_SUFFIXES else name.lower()
 
 
 def _codec(head: bytes) -> Codec:
@@ -98,28 +105,33 @@ def _codec(head: bytes) -> Codec:
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), Codec.PLAIN)
 
 
-def _format(head: bytes, codec: Codec, named: Format | None, name: str) -> Format:
+def _format(head: bytes, text: bytes, whole: bool, named: Format | None, name: str) -> Format:
     if head.startswith(b"PAR1"):
         return Format.PARQUET
-    text, whole = _decompress_head(head, codec)
     first, any_line = _json_lines(text, whole)
-    if first or (any_line and named is not Format.TEXT):
+    is_json = _stem(name).endswith(".json")
+    # A shard may begin with a broken line; but only in a file that claims to be JSON is a later one enough.
+    if first or (any_line and (is_json or named is Format.JSONL) and not text.lstrip().startswith(b"[")):
         return Format.JSONL
     if named is not None:
         return named
-    if not text and name.lower().removesuffix(".gz").endswith(".json"):
+    if not text and is_json:
         return Format.JSONL
     if text.lstrip()[:1] in (b"{", b"["):
         raise NotAnInputError("JSON, but not one object per line")
     raise NotAnInputError("not JSON Lines, Parquet or .txt")
 
 
-def _decompress_head(head: bytes, codec: Codec) -> tuple[bytes, bool]:
-    """The first bytes of the content, and whether a line at their end may be cut off."""
+def _decompress_head(file: BinaryIO, codec: Codec) -> tuple[bytes, bool]:
+    """The first bytes of the content, and whether that is all of it.
+
+    A block of bzip2 gives nothing before all of its up to 900 kB are read, so it is the output that is bounded.
+    """
     if codec is Codec.PLAIN:
+        head = file.read(EDGE_BYTES)
         return head, len(head) < EDGE_BYTES
     try:
-        return next(pieces(io.BytesIO(head), codec), b""), False
+        return next(pieces(file, codec), b"")[:EDGE_BYTES], False
     except BrokenStreamError:
         return b"", False
 
@@ -130,7 +142,8 @@ def _json_lines(text: bytes, whole: bool) -> tuple[bool, bool]:
     last = lines.pop()
     verdicts = [_is_object(line) for line in lines if line.strip()]
     if last.strip():
-        verdicts.append(_is_object(last) or (not whole and not lines and last.lstrip().startswith(b'{"')))
+        opens = not whole and not verdicts and re.match(rb'\s*\{\s*"', last) is not None
+        verdicts.append(opens or _is_object(last))
     return bool(verdicts) and verdicts[0], any(verdicts)
 
 

@@ -51,9 +51,14 @@ def _gunzip() -> _Decompressor:
     return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
+def _unzstd() -> _Decompressor:
+    # Public dumps are written with windows of up to 2 GiB (`zstd --long=31`), which the default refuses.
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 31})
+
+
 _NEW: dict[Codec, Callable[[], _Decompressor]] = {
     Codec.GZIP: _gunzip,
-    Codec.ZSTD: zstd.ZstdDecompressor,
+    Codec.ZSTD: _unzstd,
     Codec.BZIP2: bz2.BZ2Decompressor,
     Codec.XZ: lzma.LZMADecompressor,
 }

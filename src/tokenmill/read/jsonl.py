@@ -159,10 +159,13 @@ class JsonlParser:
                 Reason.LONE_SURROGATE, f"half a surrogate pair at character {error.start} of the text"
             ) from None
         found = _lookup(record, self._id_path) if self._id_path else None
-        return text, json.dumps(None if found is _MISSING else found).encode()
+        return text, to_json(None if found is _MISSING else found)
 
     def _parse_broken(self, block: Block, broken: Reject) -> Documents:
         """The incomplete line before a break: a document if it happens to be whole, else part of the break."""
+        if broken.reason is Reason.TOO_LARGE:
+            ids: list[bytes] | None = [] if self._id_path else None
+            return Documents(texts=[], numbers=[], ids=ids, records=1, lines=1, rejects=[broken])
         result = self.parse_lines(block.data, block.offset)
         lost = len(result.rejects)
         result.records += 1 - lost
@@ -178,7 +181,15 @@ class JsonlParser:
     def _id(self, record: Any) -> bytes:
         for name in self._id_attributes:
             record = getattr(record, name)
-        return bytes(record)
+        return bytes(record).decode(errors="replace").encode()  # msgspec does not look into what it hands on raw
+
+
+def to_json(value: object) -> bytes:
+    """An id as JSON; null for what JSON cannot say, such as NaN."""
+    try:
+        return json.dumps(value, allow_nan=False, default=str).encode()
+    except ValueError:
+        return b"null"
 
 
 class _BadRecordError(Exception):

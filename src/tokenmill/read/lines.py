@@ -97,11 +97,14 @@ class _LineCutter:
             piece = piece[len(BOM) :]
             self._offset = len(BOM)
         if self._overlong:
-            if (cut := piece.find(b"\n") + 1) == 0:
+            cut = piece.find(b"\n") + 1
+            more = piece[: cut - 1] if cut else piece
+            self._tail = [(self._tail[0] + more[:PREVIEW_BYTES])[:PREVIEW_BYTES]]
+            if not cut:
                 self._tail_size += len(piece)
                 return
-            self._tail_size += cut
-            yield self._reject_overlong()
+            self._tail_size += cut - 1
+            yield self._reject_overlong(newline=1)
             piece = piece[cut:]
         if cut := piece.rfind(b"\n") + 1:
             self._lines += [*self._tail, piece[:cut]]
@@ -114,7 +117,8 @@ class _LineCutter:
             yield from self._flush()
         if self._tail_size > self._limit:
             yield from self._flush()
-            self._tail = [b"".join(self._tail)[:PREVIEW_BYTES]]
+            # Without joining what may be hundreds of megabytes.
+            self._tail = [b"".join(p[:PREVIEW_BYTES] for p in self._tail[:PREVIEW_BYTES])[:PREVIEW_BYTES]]
             self._overlong = True
 
     def _flush(self) -> Iterator[Block]:
@@ -128,11 +132,11 @@ class _LineCutter:
         told, self._told = self._told, self._tell()
         return Block(offset=offset, data=data, consumed=self._told - told, broken=broken)
 
-    def _reject_overlong(self) -> Block:
+    def _reject_overlong(self, newline: int = 0) -> Block:
         head, size = self._tail[0], self._tail_size
         self._tail, self._tail_size, self._overlong = [], 0, False
         reject = too_large(0, self._offset, size, self._limit, head)
-        return self._block(b"", size, reject)
+        return self._block(b"", size + newline, reject)
 
     def _broken(self, broken: BrokenStreamError) -> Block:
         tail = b"".join(self._tail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.config import Config
+from tokenmill.read.jsonl import to_json
 from tokenmill.records import PREVIEW_BYTES, Block, Documents, Part, Reason, Reject
 
 BATCH_BYTES = 1 << 20
-MAX_BATCH_ROWS = 8192
+MAX_BATCH_ROWS = 1024
+PROBE_ROWS = 16
+# Without a buffer of its own, Arrow reads the column of a row group as a whole.
+BUFFER_BYTES = 1 << 20
 
 
 class ParquetReader:
@@ -30,7 +33,7 @@ class ParquetReader:
 
     def blocks(self, offset: int | None) -> Iterator[Block]:
         try:
-            file = pq.ParquetFile(self._path, pre_buffer=False, memory_map=False)
+            file = pq.ParquetFile(self._path, pre_buffer=False, memory_map=False, buffer_size=BUFFER_BYTES)
         except (pa.ArrowException, OSError, ValueError) as error:
             _raise_if_unreadable(error)
             yield _broken(0, 0, f"the Parquet footer cannot be read: {error}", self._size())
@@ -54,7 +57,7 @@ class ParquetReader:
             return
         row = first
         try:
-            for batch in file.iter_batches(_batch_rows(file, group, columns[0]), [group], columns, use_threads=False):
+            for batch in file.iter_batches(_batch_rows(file, group, columns), [group], columns, use_threads=False):
                 for piece in _halves(batch, BATCH_BYTES):
                     if (skip := max(0, min(offset - row, piece.num_rows))) < piece.num_rows:
                         share = consumed * (piece.num_rows - skip) // max(1, rows)
@@ -68,12 +71,12 @@ class ParquetReader:
         return self._path.stat().st_size
 
     def _columns(self, file: pq.ParquetFile) -> tuple[list[str], str | None]:
-        leaves = {file.schema.column(i).path for i in range(len(file.schema))}
-        if self._text_field not in leaves:
-            known = ", ".join(sorted(leaves)[:12])
+        schema = file.schema_arrow
+        if not _has(schema, self._text_field):
+            known = ", ".join(schema.names[:12])
             return [], f"there is no column {self._text_field!r}; the columns are: {known}"
         columns = [self._text_field]
-        if self._id_field in leaves:
+        if self._id_field is not None and _has(schema, self._id_field):
             columns.append(self._id_field)
         return columns, None
 
@@ -81,7 +84,7 @@ class ParquetReader:
         if block.broken is not None:
             rejects = [block.broken]
             rows = block.broken.records
-            return Documents(texts=[], numbers=[], ids=self._ids([], 0), records=rows, lines=rows, rejects=rejects)
+            return Documents(texts=[], numbers=[], ids=self._ids(None, []), records=rows, lines=rows, rejects=rejects)
         batch: pa.RecordBatch = block.data
         result = Documents(texts=[], numbers=[], ids=None, records=batch.num_rows, lines=batch.num_rows)
         column = _leaf(batch, self._text_field)
@@ -100,17 +103,16 @@ class ParquetReader:
                     Reject(record=number, offset=block.offset + number, reason=reason, detail=detail, head=head)
                 )
         result.numbers = numbers
-        if self._id_field is not None:
-            known = self._id_field.split(".")[0] in batch.schema.names
-            ids = _leaf(batch, self._id_field).to_pylist() if known else []
-            result.ids = self._ids([ids[n] for n in numbers] if ids else [None] * len(numbers), len(numbers))
+        result.ids = self._ids(batch, numbers)
         return result
 
-    def _ids(self, values: list[Any], count: int) -> list[bytes] | None:
+    def _ids(self, batch: pa.RecordBatch | None, numbers: list[int]) -> list[bytes] | None:
         if self._id_field is None:
             return None
-        assert len(values) == count
-        return [json.dumps(v, default=str).encode() for v in values]
+        if batch is None or not _has(batch.schema, self._id_field):
+            return [b"null"] * len(numbers)
+        values = _leaf(batch, self._id_field).to_pylist()
+        return [to_json(values[n]) for n in numbers]
 
     def _text(self, value: object) -> str | tuple[Reason, str, bytes]:
         if isinstance(value, bytes):
@@ -148,9 +150,27 @@ def _values(column: Any) -> list[Any]:
     return values
 
 
-def _leaf(batch: pa.RecordBatch, path: str) -> Any:
+def _has(schema: pa.Schema, path: str) -> bool:
+    """Whether a column, or a field inside a struct column, is there."""
+    if path in schema.names:
+        return True
     first, *rest = path.split(".")
-    column: Any = batch.column(first)
+    if not rest or first not in schema.names:
+        return False
+    kind = schema.field(schema.names.index(first)).type
+    for name in rest:
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            return False
+        kind = kind.field(name).type
+    return True
+
+
+def _leaf(batch: pa.RecordBatch, path: str) -> Any:
+    names = batch.schema.names
+    if path in names:
+        return batch.column(names.index(path))  # by number: a name may stand twice
+    first, *rest = path.split(".")
+    column: Any = batch.column(names.index(first))
     for name in rest:
         column = pc.struct_field(column, name)
     return column
@@ -166,15 +186,18 @@ def _halves(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _batch_rows(file: pq.ParquetFile, group: int, column: str) -> int:
-    """How many rows make about a block, by the average size of a text in this row group."""
+def _batch_rows(file: pq.ParquetFile, group: int, columns: list[str]) -> int:
+    """How many rows make about a block: by the size of the first few, and by that of the whole row group.
+
+    Neither is enough alone. The first rows may be short ones, and a dictionary makes a row group look small.
+    """
     meta = file.metadata.row_group(group)
-    size = sum(
-        meta.column(i).total_uncompressed_size
-        for i in range(meta.num_columns)
-        if meta.column(i).path_in_schema == column
-    )
-    return max(1, min(MAX_BATCH_ROWS, meta.num_rows * BATCH_BYTES // max(1, size)))
+    paths = [meta.column(i).path_in_schema for i in range(meta.num_columns)]
+    size = sum(meta.column(i).total_uncompressed_size for i, path in enumerate(paths) if path.startswith(columns[0]))
+    probe = next(file.iter_batches(PROBE_ROWS, [group], columns, use_threads=False), None)
+    seen = probe.nbytes // max(1, probe.num_rows) if probe is not None else 0
+    average = max(1, seen, size // max(1, meta.num_rows))
+    return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // average))
 
 
 def _broken(row: int, rows: int, detail: str, consumed: int, reason: Reason = Reason.CORRUPT_FILE) -> Block:
