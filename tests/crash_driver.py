@@ -1,9 +1,10 @@
 """Runs a job in child processes that die at the n-th write step, as `kill -9` would, then lets it finish.
 
-    python -m tests.crash_driver INPUT WORK TOKENIZER
+    python -m tests.crash_driver INPUT WORK TOKENIZER ENGINE STRIDE
 
 A write step is a write of array data (half of it is written), a forced flush, a rename, a removal or a truncation.
-For every n until a child lives to the end: die at step n, run again undisturbed, compare with an undisturbed run.
+For every STRIDE-th n until a child lives to the end: die at step n, run again undisturbed with another engine, compare
+with an undisturbed run.
 Then the hard case: die at every n-th step, again and again, until the job is done. Prints the number of crashes.
 
 This process never encodes anything itself: a fork of a process whose tokenizer has threads would hang.
@@ -62,7 +63,7 @@ def count_steps(die_at: int) -> None:
 tokenmill.read.lines.BLOCK_BYTES = 200
 
 
-def in_child(source: Path, output: Path, tokenizer: str, die_at: int) -> bool:
+def in_child(source: Path, output: Path, tokenizer: str, die_at: int, engine: str = "streaming") -> bool:
     """Whether the job was finished by a child that dies at this step (0: lives)."""
     child = os.fork()
     if child == 0:
@@ -76,6 +77,7 @@ def in_child(source: Path, output: Path, tokenizer: str, die_at: int) -> bool:
                 sequences_per_chunk=37,
                 max_rejects=RejectLimit(share=1.0),
                 id_field="id",
+                engine=engine,
             )
             os._exit(0 if tokenmill.run(config).complete else 3)
         except BaseException as error:
@@ -89,21 +91,22 @@ def in_child(source: Path, output: Path, tokenizer: str, die_at: int) -> bool:
 
 def main() -> None:
     source, work, tokenizer = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    engine, stride = sys.argv[4], int(sys.argv[5])
     assert in_child(source, work / "whole", tokenizer, 0)
     expected = tree(work / "whole")
     crashes, step = 0, 0
     while True:
-        step += 1
+        step += stride
         output = work / "crashed"
-        if in_child(source, output, tokenizer, step):
+        if in_child(source, output, tokenizer, step, engine):
             break
         crashes += 1
         assert in_child(source, output, tokenizer, 0)
         assert tree(output) == expected, f"other output after a crash at step {step}"
         shutil.rmtree(output)
-    for period in (30, 41, step // 2):
+    for period in (35, 47, step // 2):
         output = work / f"every-{period}"
-        while not in_child(source, output, tokenizer, period):
+        while not in_child(source, output, tokenizer, period, engine):
             crashes += 1
             assert crashes < 10 * step, f"no progress when every step {period} is the last"
         assert tree(output) == expected, f"other output after crashes at every step {period}"

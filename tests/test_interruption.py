@@ -23,17 +23,20 @@ def python(*arguments: object) -> list[str]:
     return [sys.executable, *map(str, arguments)]
 
 
-def test_a_crash_at_any_write_step_changes_nothing(inputs: Path, tmp_path: Path, tiny_tokenizer: str) -> None:
+@pytest.mark.parametrize(("engine", "stride"), [("streaming", 1), ("enhanced", 5)])
+def test_a_crash_at_any_write_step_changes_nothing(
+    inputs: Path, tmp_path: Path, tiny_tokenizer: str, engine: str, stride: int
+) -> None:
     rng = random.Random(1)
     records = [{"id": n, "text": "x" * rng.randrange(0, 60)} for n in range(60)]
     half = jsonl(*records[:25]) + b"broken\n" + jsonl(*records[25:30])
     (inputs / "a.jsonl").write_bytes(half)
     (inputs / "b.jsonl.gz").write_bytes(gzip.compress(jsonl(*records[30:45])))
     pq.write_table(pa.Table.from_pylist(records[45:]), inputs / "c.parquet", row_group_size=4)
-    driver = python("-m", "tests.crash_driver", inputs, tmp_path, tiny_tokenizer)
+    driver = python("-m", "tests.crash_driver", inputs, tmp_path, tiny_tokenizer, engine, stride)
     done = subprocess.run(driver, cwd=PROJECT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 100
+    assert int(done.stdout) > 50
 
 
 @pytest.fixture

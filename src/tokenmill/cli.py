@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import tokenmill
 from tokenmill.config import Config, EncoderChoice, SpecialTokens, Tail, again, load_config, nearest
-from tokenmill.engines import ENGINES
+from tokenmill.engines import AUTO, ENGINES
 from tokenmill.errors import ConfigError, Interrupted, TokenmillError
 from tokenmill.execute import RunResult, run
 from tokenmill.interrupt import stop_on_signals
@@ -126,9 +126,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
     how = parser.add_argument_group("how to run")
     add = how.add_argument
-    add("--engine", choices=sorted(ENGINES), help=f"(default: {default['engine']})")
-    add("--num-workers", type=int, metavar="N", help="processes, for engines that have several")
+    add("--engine", choices=[AUTO, *ENGINES], help="how units are scheduled; all give the same bytes (default: auto)")
+    add(
+        "--num-workers", type=int, metavar="N", help="processes (ultra) or threads (extreme); default 80%% of the cores"
+    )
     add("--batch-size", type=int, metavar="N", help=f"documents per encode call (default: {default['batch_size']})")
+    add("--prefetch-files", type=int, metavar="N", help="files that ultra reads ahead (default: 4)")
+    add("--max-memory", metavar="SIZE", help="budget for the whole run, e.g. 4GB (default: half of the machine's)")
     add("--quiet", action="store_true", help="print errors only")
     add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
     add("--debug", action="store_true", help="show the traceback of an error")
@@ -159,8 +163,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(args: argparse.Namespace) -> int:
     config = _config(args)
-    if config.num_workers not in (None, 1) and config.engine == "streaming":
-        log.info("the engine streaming is one process: --num-workers %d has no effect", config.num_workers)
     with stop_on_signals(f"interrupted; {again(config)} to continue") as stop:
         result = run(config, stop=stop, display=lambda meter, logs: _display(args, meter, logs))
     _report(args, result)

@@ -103,9 +103,11 @@ class Config:
     tail: Tail = Tail.PAD
     max_document_bytes: int = 256 << 20
     max_rejects: RejectLimit = RejectLimit(share=0.01)
-    engine: str = "streaming"
+    engine: str = "auto"
     num_workers: int | None = None
     batch_size: int = 100
+    prefetch_files: int = 4
+    max_memory: int | None = None
     overwrite: bool = False
 
     def __post_init__(self) -> None:
@@ -123,6 +125,8 @@ class Config:
         )
         self._set("max_rejects", RejectLimit.parse(self.max_rejects))
         self._set("max_document_bytes", parse_size(self.max_document_bytes, "max_document_bytes"))
+        if self.max_memory is not None:
+            self._set("max_memory", parse_size(self.max_memory, "max_memory"))
         self._check()
 
     def _set(self, name: str, value: object) -> None:
@@ -131,7 +135,9 @@ class Config:
     def _check(self) -> None:
         if not self.inputs:
             raise ConfigError("no input given: name files, directories or globs to read")
-        for name in ("seq_len", "sequences_per_chunk", "batch_size", "num_workers", "max_document_bytes"):
+        if not isinstance(self.prefetch_files, int) or self.prefetch_files < 0:
+            raise ConfigError(f"prefetch_files: must be a whole number, 0 or more, not {self.prefetch_files!r}")
+        for name in ("seq_len", "sequences_per_chunk", "batch_size", "num_workers", "max_document_bytes", "max_memory"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{name}: must be a whole number of at least 1, not {value!r}")

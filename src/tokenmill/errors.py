@@ -9,6 +9,7 @@
     ├── OutputError            (OSError)          the output cannot be written             exit 1
     │   ├── DifferentJobError                     the directory holds another job          exit 1
     │   └── OutputBusyError                       another run is writing there             exit 1
+    ├── WorkerError            (RuntimeError)     units failed again and again             exit 1
     ├── LedgerError            (AssertionError)   the books do not balance: a bug          exit 1
     ├── RejectLimitError       (ValueError)       more rejects than --max-rejects          exit 3
     └── Interrupted            (Exception)        stopped on request, resumable            exit 130
@@ -63,6 +64,10 @@ class DifferentJobError(OutputError):
 
 class OutputBusyError(OutputError):
     """Another run holds the output directory."""
+
+
+class WorkerError(TokenmillError, RuntimeError):
+    """Units kept failing in their workers and were set aside; the others are committed."""
 
 
 class LedgerError(TokenmillError, AssertionError):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenmill.config import Config, again
 from tokenmill.encode import resolve_tokenizer
-from tokenmill.engines import get_engine
+from tokenmill.engines import AUTO, check_engine, get_engine
+from tokenmill.engines.auto import choose
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.finish import finish, too_many_rejects, write_rejects
 from tokenmill.job import Job, open_job
+from tokenmill.memory import derive_budget
 from tokenmill.plan import make_plan
 from tokenmill.progress import Meter, size
 from tokenmill.records import Ledger, Unit, printable
@@ -45,25 +47,28 @@ class RunResult:
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
     """Do a job, or what is left of it. Set `stop` to end it early in a resumable state (raises Interrupted)."""
-    engine = get_engine(config.engine)
+    check_engine(config.engine)
     tokenizer = resolve_tokenizer(config)
     plan = make_plan(config)
-    with _output_errors(config), open_job(config, plan, tokenizer) as job:
+    budget, why = choose(config, plan.units) if config.engine == AUTO else (derive_budget(config.engine, config), "")
+    with _output_errors(config), open_job(config, plan, tokenizer, budget) as job:
         meter = Meter(total_bytes=sum(u.size for u in job.plan.units))
         pending = _pending(job, meter)
         manifest = job.store.read_json(job.store.manifest)
         if not pending and manifest is not None and manifest.get("run_id") == job.run_id:
             job.store.conclude()
             return _result(job, manifest, meter, already_complete=True)
-        log.info("%s", _intention(job, pending))
-        encoder = job.build_encoder()  # before anything is written: it may turn out that it cannot be used
-        with job.underway():
-            for unit in pending:
-                if job.store.receipt_path(unit).exists():
-                    job.store.reset(unit)
-            with (display or _no_display)(meter, job.store.logs):
-                engine.run(job, pending, encoder, _updater(job, meter, stop))
-            manifest = finish(job)
+        _tell_intention(job, pending, why)
+        with closing(get_engine(budget.engine)) as engine:
+            engine.warm_up(job, pending)
+            encoder = job.build_encoder()  # before anything is written: it may turn out that it cannot be used
+            with job.underway():
+                for unit in pending:
+                    if job.store.receipt_path(unit).exists():
+                        job.store.reset(unit)
+                with (display or _no_display)(meter, job.store.logs):
+                    engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
+                manifest = finish(job)
         return _result(job, manifest, meter, already_complete=False)
 
 
@@ -81,13 +86,14 @@ def _output_errors(config: Config) -> Iterator[None]:
         ) from error
 
 
-def _intention(job: Job, pending: list[Unit]) -> str:
+def _tell_intention(job: Job, pending: list[Unit], why: str) -> None:
     total, tokenizer = len(job.plan.units), job.tokenizer
     done = f", {total - len(pending)} of them done before" if len(pending) < total else ""
-    return (
+    log.info(
         f"{len(job.plan.inputs):,} files, {size(sum(i.size for i in job.plan.inputs))}, in {total:,} units{done}; "
-        f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}; engine {job.config.engine}"
+        f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}"
     )
+    log.info(f"{job.budget}{f' (chosen: {why})' if why else ''}")
 
 
 def _no_display(meter: Meter, logs: Path) -> AbstractContextManager[object]:  # noqa: ARG001
@@ -106,17 +112,25 @@ def _pending(job: Job, meter: Meter) -> list[Unit]:
     return pending
 
 
-def _updater(job: Job, meter: Meter, stop: threading.Event | None) -> Callable[[Ledger, int], None]:
-    limit = job.config.max_rejects
+class _RunMonitor:
+    """Counts what engines report, and ends the run when it is to stop or rejects too much."""
 
-    def update(ledger: Ledger, consumed: int) -> None:
-        meter.add(ledger, consumed)
-        if stop is not None and stop.is_set():
-            raise Interrupted(f"interrupted; {again(job.config)} to continue")
-        if ledger.rejected and limit.exceeded(meter.ledger.rejected, meter.ledger.records, final=False):
-            raise _over_limit(job, meter.ledger)
+    def __init__(self, job: Job, meter: Meter, stop: threading.Event | None) -> None:
+        self._job = job
+        self._meter = meter
+        self._stop = stop
 
-    return update
+    def update(self, ledger: Ledger, consumed: int) -> None:
+        self._meter.add(ledger, consumed)
+        if self._stop is not None and self._stop.is_set():
+            raise Interrupted(f"interrupted; {again(self._job.config)} to continue")
+        counted, limit = self._meter.ledger, self._job.config.max_rejects
+        if ledger.rejected and limit.exceeded(counted.rejected, counted.records, final=False):
+            raise _over_limit(self._job, counted)
+
+    def worker(self, index: int, unit: Unit | None, memory: int) -> None:
+        self._meter.workers[index] = (unit.name if unit else "", memory)
+        self._meter.memory()
 
 
 def _over_limit(job: Job, ledger: Ledger) -> TokenmillError:

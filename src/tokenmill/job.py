@@ -13,6 +13,7 @@ from typing import Any
 from tokenmill.config import Config
 from tokenmill.encode import Encoder, Tokenizer, build_encoder
 from tokenmill.errors import DifferentJobError, OutputError
+from tokenmill.memory import Budget
 from tokenmill.plan import Plan
 from tokenmill.records import InputFile, Receipt, Unit, printable
 from tokenmill.store import Checkpoint, Store
@@ -30,6 +31,7 @@ class Job:
     plan: Plan
     tokenizer: Tokenizer
     store: Store
+    budget: Budget
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -73,11 +75,9 @@ class Job:
     @contextmanager
     def underway(self) -> Iterator[None]:
         """From here on the directory is written to, and nothing in it may say that it is complete."""
-        try:
-            self.store.prepare(self.description)
-            yield
-        finally:
-            self.store.conclude()
+        self.store.prepare(self.description)
+        yield
+        self.store.conclude()
 
     def build_encoder(self) -> Encoder:
         return build_encoder(self.tokenizer, self.config.encoder, self.config.special_tokens_in_text)
@@ -97,7 +97,8 @@ class Job:
         checkpoint = self.store.checkpoint(unit)
         if checkpoint is None or checkpoint.missing or not self._is_whole(unit, checkpoint):
             return None
-        return checkpoint
+        number, dtype = len(checkpoint.chunks), self.tokenizer.dtype
+        return checkpoint if self.store.has_partial(unit, number, checkpoint.partial, dtype) else None
 
     def _is_whole(self, unit: Unit, state: Receipt | Checkpoint) -> bool:
         seq_len, dtype = self.config.seq_len, self.tokenizer.dtype
@@ -106,7 +107,7 @@ class Job:
 
 
 @contextmanager
-def open_job(config: Config, plan: Plan, tokenizer: Tokenizer) -> Iterator[Job]:
+def open_job(config: Config, plan: Plan, tokenizer: Tokenizer, budget: Budget) -> Iterator[Job]:
     """Hold the output directory for this job; continue what is there if it is the same job, else refuse."""
     store = Store(config.output)
     if store.root.exists() and not store.root.is_dir():
@@ -118,7 +119,7 @@ def open_job(config: Config, plan: Plan, tokenizer: Tokenizer) -> Iterator[Job]:
     with store.locked():
         if config.overwrite:
             store.clear()
-        job = Job(config, plan, tokenizer, store)
+        job = Job(config, plan, tokenizer, store, budget)
         stored = store.read_json(store.plan)
         yield job if stored is None else _continue(job, stored)
 
@@ -138,7 +139,7 @@ def _continue(job: Job, stored: dict[str, Any]) -> Job:
             plan = plan.with_input(index, found[file.name])
     # A renamed file is the same tokenizer, and keeps the name that is written down.
     tokenizer = replace(job.tokenizer, name=stored["tokenizer"]["name"])
-    return Job(job.config, plan, tokenizer, job.store)
+    return replace(job, plan=plan, tokenizer=tokenizer)
 
 
 def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:

@@ -38,7 +38,8 @@ class Piece:
 class Packer:
     """Packs the batches of one unit.
 
-    `skip`: tokens at the beginning that are in a chunk written before the unit was interrupted.
+    `skip`: tokens at the beginning that were written before the unit was interrupted; `used`: how many of them, or of
+    those before, are in the current chunk.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Packer:
         eos: int | None = None,
         bos: int | None = None,
         skip: int = 0,
+        used: int = 0,
     ) -> None:
         self._seq_len = seq_len
         self._chunk_tokens = seq_len * rows_per_chunk
@@ -57,7 +59,7 @@ class Packer:
         self._eos = eos
         self._bos = bos
         self._skip = skip
-        self._used = 0  # tokens in the current chunk
+        self._used = used
         self._carry: Ids = np.empty(0, dtype)
         self._carry_docs = np.empty(0, SIDECAR_DTYPE)  # ends count from the start of the carry
         self._carry_ids: list[bytes] = []

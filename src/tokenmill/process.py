@@ -63,6 +63,8 @@ class Processor:
     def __call__(self, source: Source) -> Encoded:
         """A pure function of the block: any thread may run it, in any order."""
         documents = source.reader.parse(source.block)
+        if source.block.release is not None:
+            source.block.release()
         ledger = Ledger(records=documents.records, empty=documents.empty)
         ledger.special_tokens_in_text = self._look_for_special(documents, source.block)
         batches = list(self._encode(documents, ledger))
@@ -109,11 +111,12 @@ class Processor:
 
 def _record_offset(block: Block, number: int) -> int:
     """Where a record of a block begins; only rejects need it, so it is looked for only then."""
-    if not isinstance(block.data, bytes):
+    if not isinstance(block.data, bytes | memoryview):
         return block.offset + number
     position = 0
+    data = bytes(block.data)
     for _ in range(number):
-        position = block.data.index(b"\n", position) + 1
+        position = data.index(b"\n", position) + 1
     return block.offset + position
 
 

@@ -14,13 +14,25 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Protocol, Self, TextIO
 
-from tokenmill.records import Ledger
+from tokenmill.records import Ledger, Unit
 
 log = logging.getLogger("tokenmill")
 
 LOG_SECONDS = 10.0
+
+
+class Monitor(Protocol):
+    """What an engine reports to. Both calls may raise, to stop the run."""
+
+    def update(self, ledger: Ledger, consumed: int) -> None:
+        """So much was added to the books, from so many bytes of input."""
+        ...
+
+    def worker(self, index: int, unit: Unit | None, memory: int) -> None:
+        """A worker process is at this unit, and takes so much memory."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +44,8 @@ class Meter:
     ledger: Ledger = field(default_factory=Ledger)
     seconds: float = 0.0
     peak_memory: int = 0
+    workers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Worker process -> the unit it is at, and its memory."""
     _started: float | None = None
     _before: tuple[int, int, int, int] = (0, 0, 0, 0)
 
@@ -52,8 +66,14 @@ class Meter:
         if self._started is not None:
             self.seconds = time.monotonic() - self._started
             self._started = None
-        self.peak_memory = peak_memory()
+        self.peak_memory = max(self.peak_memory, peak_memory())
         return self
+
+    def memory(self) -> int:
+        """Of this process and all its workers, now; the highest that was seen is kept."""
+        now = current_memory() + sum(memory for _, memory in list(self.workers.values()))
+        self.peak_memory = max(self.peak_memory, now)
+        return now
 
     def elapsed(self) -> float:
         return self.seconds if self._started is None else time.monotonic() - self._started
@@ -83,7 +103,7 @@ class Meter:
             "rejected": self.ledger.rejected,
             "text_mb_per_second": round(rates["text_bytes"] / 1e6, 1),
             "tokens_per_second": round(rates["tokens"]),
-            "memory_bytes": current_memory(),
+            "memory_bytes": self.memory(),
             "seconds_left": None if left != left else round(left),
         }
 

@@ -6,6 +6,7 @@ InputFile ─cut─> Unit(Part…) ─read─> Block ─parse─> Documents ─e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -116,13 +117,15 @@ class Block:
     """Raw material for one parse: whole lines, or rows, of one part.
 
     `offset` is where it starts (bytes into the decompressed file; rows for Parquet), `consumed` how many bytes of
-    the input file were read for it, `broken` a reject that stands in place of data.
+    the input file were read for it, `broken` a reject that stands in place of data; `release` is called once the data
+    is parsed, for whoever lent it.
     """
 
     offset: int
     data: Any
     consumed: int
     broken: Reject | None = None
+    release: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,7 +26,7 @@ import numpy as np
 
 from tokenmill.errors import OutputBusyError, OutputError
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Receipt, Unit, printable
-from tokenmill.write import npy_header, write_atomically
+from tokenmill.write import EMPTY, Partial, npy_header, write_atomically
 
 CHUNK_SUFFIXES = (".npy", ".docs.npy", ".ids.jsonl")
 
@@ -47,6 +47,8 @@ class Checkpoint:
     lines: tuple[int, ...]
     rejects_bytes: int
     missing: dict[int, str]
+    partial: Partial = EMPTY
+    """What of the next chunk is on disk already, in tmp/."""
 
 
 @contextmanager
@@ -116,8 +118,11 @@ class Store:
 
     def prepare(self, description: dict[str, Any]) -> None:
         """Make the directories, the plan first; whatever a dead run left half-written goes."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
-        self.temporary.mkdir()
+        self.temporary.mkdir(exist_ok=True)
+        begun = tuple(f"{c.name.split('.')[0]}-" for c in self.units.glob("*.checkpoint.json"))
+        for path in self.temporary.iterdir():
+            if not path.name.startswith(begun):  # a chunk that a checkpoint may go on with
+                path.unlink()
         self.manifest.unlink(missing_ok=True)
         if self.read_json(self.plan) != description:
             self.write_json(self.plan, description)
@@ -173,6 +178,7 @@ class Store:
             data["ledger"] = Ledger(**data["ledger"])
             data["chunks"] = tuple(ChunkEntry(**c) for c in data["chunks"])
             data["lines"] = tuple(data["lines"])
+            data["partial"] = Partial(**data["partial"])
             return Checkpoint(**data)
 
     def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
@@ -184,6 +190,8 @@ class Store:
         self._checkpoint_path(unit).unlink(missing_ok=True)
         self.rejects_path(unit).unlink(missing_ok=True)
         self.remove_chunks(unit, 0)
+        for path in self.temporary.glob(f"{unit.name}-*"):
+            path.unlink()
 
     def remove_chunks(self, unit: Unit, first: int) -> None:
         """Remove the unit's chunks from number `first` on: they were not committed."""
@@ -210,6 +218,21 @@ class Store:
         if not all(p.exists() for p in paths):
             return False
         return all(p.stat().st_size == s for p, s in zip(paths, sizes, strict=False))  # of ids the size is not known
+
+    def has_partial(self, unit: Unit, number: int, partial: Partial, dtype: np.dtype[Any]) -> bool:
+        """Whether an incomplete chunk is there, as far as it was counted.
+
+        A run that died after it had completed and moved the chunk, but before the next checkpoint, left it in chunks/.
+        """
+        sizes = (partial.tokens * dtype.itemsize, partial.documents * SIDECAR_DTYPE.itemsize, partial.ids_bytes)
+        for suffix, size in zip(CHUNK_SUFFIXES, sizes, strict=True):
+            path = self.temporary / f"{chunk_name(unit, number)}{suffix}"
+            moved = self.chunks / path.name
+            if size and not path.exists() and moved.exists():
+                moved.rename(path)
+            if size and not (path.exists() and path.stat().st_size >= size):
+                return False
+        return True
 
     def has_rejects(self, unit: Unit, size: int) -> bool:
         """Whether the unit's rejects are there, as many bytes as were counted."""

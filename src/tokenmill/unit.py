@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ from tokenmill.pack import Packer, Piece
 from tokenmill.plan.sniff import fingerprint_of
 from tokenmill.process import Encoded, Processor, Source
 from tokenmill.read import open_reader
+from tokenmill.read.ring import Ring
 from tokenmill.records import (
     SIDECAR_DTYPE,
     ChunkEntry,
@@ -38,7 +39,7 @@ from tokenmill.records import (
     printable,
 )
 from tokenmill.store import Checkpoint, chunk_name
-from tokenmill.write import ChunkWriter
+from tokenmill.write import EMPTY, ChunkWriter, Partial
 
 Update = Callable[[Ledger, int], None]
 """Told of every block: what it added, and how many input bytes it took. May raise to stop the unit."""
@@ -50,6 +51,21 @@ class OrderedMap(Protocol):
     def __call__(self, function: Callable[[Source], Encoded], items: Iterable[Source], /) -> Iterator[Encoded]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How an engine has its units run. Nothing of it can change a byte of the output.
+
+    `ordered_map` applies parsing and encoding to blocks; `ring` lends the buffers, and has plain files memory-mapped;
+    `checkpoint_batches` makes a checkpoint after every batch of documents, not only after every chunk; `checkpointed`
+    is called after each, and may raise to leave the unit there.
+    """
+
+    ordered_map: OrderedMap = map
+    ring: Ring | None = None
+    checkpoint_batches: bool = False
+    checkpointed: Callable[[], None] = lambda: None
+
+
 class _FileFailure(Exception):  # noqa: N818 - a signal to run_unit, not an error of its own
     def __init__(self, file: int, cause: UnreadableInputError | InputChangedError) -> None:
         super().__init__(file, cause)
@@ -57,7 +73,10 @@ class _FileFailure(Exception):  # noqa: N818 - a signal to run_unit, not an erro
         self.cause = cause
 
 
-def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, ordered_map: OrderedMap = map) -> Receipt:
+PLAIN_MANNER = Manner()
+
+
+def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, manner: Manner = PLAIN_MANNER) -> Receipt:
     """Read, encode, pack, write and commit one unit, from its last checkpoint on if there is one.
 
     A file that cannot be read leaves nothing behind: the unit is done again without it, and the receipt names it.
@@ -68,9 +87,9 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, ordered_map
         counted = _Counted(update)
         run = None
         try:
-            run = UnitRun(job, unit, counted.add, missing)
+            run = UnitRun(job, unit, counted.add, missing, manner)
             with closing(run.blocks()) as blocks:
-                for encoded in ordered_map(process, blocks):
+                for encoded in manner.ordered_map(process, blocks):
                     run.accept(encoded)
             receipt = run.commit()
             counted.complete(unit.size)
@@ -114,11 +133,12 @@ class _Counted:
 class UnitRun:
     """The stages on one unit, and the state between them."""
 
-    def __init__(self, job: Job, unit: Unit, update: Update, missing: dict[int, str]) -> None:
+    def __init__(self, job: Job, unit: Unit, update: Update, missing: dict[int, str], manner: Manner) -> None:
         self._job = job
         self._unit = unit
         self._update = update
         self._missing = missing
+        self._manner = manner
         self._with_ids = job.config.id_field is not None
         tokenizer = job.tokenizer
         start = job.checkpoint(unit) or Checkpoint(
@@ -143,10 +163,11 @@ class UnitRun:
             eos=tokenizer.eos_id,
             bos=tokenizer.bos_id,
             skip=start.skip,
+            used=start.partial.tokens,
         )
         job.store.remove_chunks(unit, len(self._chunks))
         self._rejects = _open_rejects(job, unit, start.rejects_bytes)
-        self._writer: ChunkWriter | None = None
+        self._writer: ChunkWriter | None = self._new_writer(start.partial) if start.partial.tokens else None
         self._into_block = 0
         if start.ledger.records:
             update(start.ledger, 0)
@@ -162,14 +183,14 @@ class UnitRun:
             except OSError as error:
                 if isinstance(error, UnreadableInputError):
                     raise _FileFailure(part.file, error) from error
-                name = printable(self._job.plan.inputs[part.file].name)
+                name = printable(self._job.plan.file(part.file).name)
                 problem = f"{name} cannot be read: {error.strerror or error}"
                 raise _FileFailure(part.file, UnreadableInputError(problem)) from error
             except InputChangedError as error:
                 raise _FileFailure(part.file, error) from error
 
     def _part_blocks(self, index: int, part: Part, offset: int | None) -> Iterator[Source]:
-        path, file = self._job.plan.path(part.file), self._job.plan.inputs[part.file]
+        path, file = self._job.plan.path(part.file), self._job.plan.file(part.file)
         if file.problem:
             raise UnreadableInputError(f"{printable(file.name)} cannot be read: {file.problem}")
         with path.open("rb") as opened:
@@ -178,7 +199,7 @@ class UnitRun:
                 raise InputChangedError(
                     f"{printable(file.name)} changed since the job was planned: restore it, or use --overwrite"
                 )
-            reader = open_reader(path, file, part, self._job.config)
+            reader = open_reader(path, file, part, self._job.config, self._manner.ring)
             for block in reader.blocks(offset):
                 yield Source(index, reader, block)
             after = path.stat()
@@ -214,26 +235,30 @@ class UnitRun:
                 self._into_block += len(piece.tokens)
                 if piece.full:
                     self._checkpoint()
+            if self._manner.checkpoint_batches and self._writer is not None:
+                self._checkpoint(self._writer.sync())
         self._lines[encoded.part] += encoded.lines
         self._ledger.add(encoded.ledger)
         self._update(encoded.ledger, encoded.consumed)
 
     def _write(self, piece: Piece) -> None:
         if self._writer is None:
-            store, config = self._job.store, self._job.config
-            name = chunk_name(self._unit, len(self._chunks))
-            dtype = self._job.tokenizer.dtype
-            self._writer = ChunkWriter(name, store.chunks, store.temporary, dtype, config.seq_len, self._with_ids)
+            self._writer = self._new_writer(EMPTY)
         self._writer.append(piece)
         if piece.full:
             self._close_chunk()
 
-    def _checkpoint(self) -> None:
-        """After a chunk: a restart reads on at the start of this block and passes over what the chunk holds of it."""
+    def _new_writer(self, begun: Partial) -> ChunkWriter:
+        store, dtype, seq_len = self._job.store, self._job.tokenizer.dtype, self._job.config.seq_len
+        name = chunk_name(self._unit, len(self._chunks))
+        return ChunkWriter(name, store.chunks, store.temporary, dtype, seq_len, self._with_ids, begun)
+
+    def _checkpoint(self, partial: Partial = EMPTY) -> None:
+        """A restart reads on at the start of this block and passes over what is written of it."""
         self._sync_rejects()
-        self._job.store.save_checkpoint(
-            self._unit, replace(self._mark, skip=self._into_block, chunks=tuple(self._chunks))
-        )
+        checkpoint = replace(self._mark, skip=self._into_block, chunks=tuple(self._chunks), partial=partial)
+        self._job.store.save_checkpoint(self._unit, checkpoint)
+        self._manner.checkpointed()
 
     def _close_chunk(self) -> None:
         if self._writer is not None:

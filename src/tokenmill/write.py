@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +23,37 @@ from tokenmill.records import SIDECAR_DTYPE, ChunkEntry
 BUFFER_BYTES = 4 << 20
 
 
-class NpyWriter:
-    """Streams a 1-D or 2-D array into a `.npy` file: append, then close with the number of rows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """How much of an incomplete chunk is safely on disk."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], columns: int | None = None) -> None:
+    tokens: int = 0
+    documents: int = 0
+    ids_bytes: int = 0
+
+
+EMPTY = Partial()
+
+
+class NpyWriter:
+    """Streams a 1-D or 2-D array into a `.npy` file: append, then close with the number of rows.
+
+    `count`: go on with a file that already holds so many items; whatever lies behind them is cut off.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], columns: int | None = None, count: int = 0) -> None:
         self._dtype = dtype
         self._columns = columns
-        self._file = path.open("wb", buffering=0)
+        self._file = path.open("r+b" if count else "wb", buffering=0)
         self._buffer = np.empty(max(1, BUFFER_BYTES // dtype.itemsize), dtype)
         self._filled = 0
         self._hash = xxhash.xxh3_128()
         self._header = npy_header(dtype, self._shape(0))
-        self.count = 0
-        _write_all(self._file, self._header)
+        self.count = count
+        if count:
+            _go_on(self._file, self._hash, len(self._header), count * dtype.itemsize)
+        else:
+            _write_all(self._file, self._header)
 
     def append(self, items: npt.NDArray[Any]) -> None:
         self.count += len(items)
@@ -45,6 +64,12 @@ class NpyWriter:
             items = items[take:]
             if self._filled == len(self._buffer):
                 self._flush()
+
+    def sync(self) -> int:
+        """Force what was appended to disk, in a file that is not complete; how many items that is."""
+        self._flush()
+        os.fsync(self._file.fileno())
+        return self.count
 
     def close(self) -> str:
         """Complete the file, force it to disk, and give the checksum of its data."""
@@ -71,6 +96,14 @@ class NpyWriter:
         return (count,) if self._columns is None else (count // self._columns, self._columns)
 
 
+def _go_on(file: BinaryIO, state: xxhash.xxh3_128, start: int, size: int) -> None:
+    """Take a file up again behind `size` bytes from `start` on, and bring its checksum up to there."""
+    file.truncate(start + size)
+    file.seek(start)
+    while block := file.read(BUFFER_BYTES):
+        state.update(block)
+
+
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """The header of a `.npy` file; its length does not depend on the number of rows."""
     buffer = io.BytesIO()
@@ -90,17 +123,37 @@ class ChunkWriter:
     """One chunk being written: the rows, the sidecar, and the documents' own ids if they are asked for."""
 
     def __init__(
-        self, name: str, directory: Path, temporary: Path, dtype: np.dtype[Any], seq_len: int, with_ids: bool
+        self,
+        name: str,
+        directory: Path,
+        temporary: Path,
+        dtype: np.dtype[Any],
+        seq_len: int,
+        with_ids: bool,
+        begun: Partial = EMPTY,
     ) -> None:
         self.name = name
         self._directory = directory
         self._temporary = temporary
         self._seq_len = seq_len
-        self._rows = NpyWriter(self._temp(".npy"), dtype, seq_len)
-        self._docs = NpyWriter(self._temp(".docs.npy"), SIDECAR_DTYPE)
-        self._ids = self._temp(".ids.jsonl").open("wb") if with_ids else None
+        self._rows = NpyWriter(self._temp(".npy"), dtype, seq_len, begun.tokens)
+        self._docs = NpyWriter(self._temp(".docs.npy"), SIDECAR_DTYPE, None, begun.documents)
         self._ids_hash = xxhash.xxh3_128()
+        self._ids = self._open_ids(begun.ids_bytes) if with_ids else None
         self._padding = 0
+
+    def _open_ids(self, size: int) -> BinaryIO:
+        file = self._temp(".ids.jsonl").open("r+b" if size else "w+b")
+        _go_on(file, self._ids_hash, 0, size)
+        return file
+
+    def sync(self) -> Partial:
+        """Force an incomplete chunk to disk, so that it can be gone on with."""
+        if self._ids is not None:
+            self._ids.flush()
+            os.fsync(self._ids.fileno())
+        size = 0 if self._ids is None else self._ids.tell()
+        return Partial(tokens=self._rows.sync(), documents=self._docs.sync(), ids_bytes=size)
 
     def _temp(self, suffix: str) -> Path:
         return self._temporary / f"{self.name}{suffix}"
@@ -138,13 +191,11 @@ class ChunkWriter:
         )
 
     def abort(self) -> None:
-        """Forget the chunk."""
+        """Let go of the files. They stay, for a checkpoint may know of them; the next run clears up."""
         self._rows.abort()
         self._docs.abort()
         if self._ids is not None:
             self._ids.close()
-        for suffix in (".npy", ".docs.npy", ".ids.jsonl"):
-            self._temp(suffix).unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, data: bytes, temporary: Path) -> None:

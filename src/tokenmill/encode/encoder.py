@@ -91,6 +91,12 @@ def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialToke
     return reference
 
 
+def load_encoder(tokenizer: Tokenizer, name: str, mode: SpecialTokens) -> Encoder:
+    """The encoder of this name, in a process that need not check again what another one has checked."""
+    kind = {k.name: k for k in (FastokensEncoder, HuggingFaceEncoder)}[name]
+    return _load(kind, tokenizer, mode is not SpecialTokens.MATCH)
+
+
 def _load(kind: Any, tokenizer: Tokenizer, plain: bool) -> Encoder:
     try:
         encoder: Encoder = kind(tokenizer, plain=plain)

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Protocol
 
 from tokenmill.config import nearest
 from tokenmill.encode import Encoder
 from tokenmill.errors import ConfigError
 from tokenmill.job import Job
+from tokenmill.progress import Monitor
 from tokenmill.records import Unit
-from tokenmill.unit import Update
+
+# Each is the class NAMEEngine of the module of that name, imported when it is chosen.
+ENGINES = ("enhanced", "streaming", "ultra", "extreme")
+AUTO = "auto"
 
 
-class Engine(Protocol):
+class Engine(Protocol):  # engines inherit, for the two methods that only one of them needs
     """Runs units with `run_unit`; it schedules, and contains no stage."""
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, update: Update) -> None:
-        """Run all units. `encoder` is the one to use, `update` is told of progress and may raise to stop the run."""
+    def warm_up(self, job: Job, units: Sequence[Unit]) -> None:
+        """Start what takes time to start; the tokenizer is being checked meanwhile."""
+
+    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
+        """Run all units with this encoder, inside `job.budget`."""
         ...
 
-
-def _streaming() -> Engine:
-    from tokenmill.engines.streaming import StreamingEngine
-
-    return StreamingEngine()
-
-
-ENGINES: dict[str, Callable[[], Engine]] = {"streaming": _streaming}
+    def close(self) -> None:
+        """End whatever was started."""
 
 
 def get_engine(name: str) -> Engine:
-    if name not in ENGINES:
-        raise ConfigError(f"engine: there is no engine {name!r}{nearest(name, ENGINES)}")
-    return ENGINES[name]()
+    check_engine(name)
+    engine: Engine = getattr(import_module(f"tokenmill.engines.{name}"), f"{name.capitalize()}Engine")()
+    return engine
+
+
+def check_engine(name: str) -> None:
+    if name not in (*ENGINES, AUTO):
+        raise ConfigError(f"engine: there is no engine {name!r}{nearest(name, (*ENGINES, AUTO))}")

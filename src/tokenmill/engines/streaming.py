@@ -1,18 +1,20 @@
-"""streaming: one process, one thread, the units in order; the lowest memory."""
+"""streaming: one process, one thread, batches of documents, the units in order; the lowest memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tokenmill.encode import Encoder
+from tokenmill.engines import Engine
 from tokenmill.job import Job
+from tokenmill.progress import Monitor
 from tokenmill.records import Unit
-from tokenmill.unit import Update, run_unit
+from tokenmill.unit import run_unit
 
 
-class StreamingEngine:
+class StreamingEngine(Engine):
     """Holds one block and what is made of it, whatever the size of the corpus."""
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, update: Update) -> None:
+    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
         for unit in units:
-            run_unit(job, unit, encoder, update)
+            run_unit(job, unit, encoder, monitor.update)

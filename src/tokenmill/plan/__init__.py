@@ -33,9 +33,20 @@ class Plan:
     units: tuple[Unit, ...]
     left_out: dict[str, str] = field(default_factory=dict)
     """Files below the inputs that are none, and why. Not part of the job: it may change between two runs."""
+    first: int = 0
+    """The number of the first input: 0, unless this is the excerpt of a plan."""
 
-    def path(self, file: int) -> Path:
-        return self.root / self.inputs[file].name
+    def file(self, number: int) -> InputFile:
+        return self.inputs[number - self.first]
+
+    def path(self, number: int) -> Path:
+        return self.root / self.file(number).name
+
+    def excerpt(self, *units: Unit) -> Plan:
+        """What a worker must know to run these units, which may be little of a plan of 100,000 files."""
+        numbers = [p.file for u in units for p in u.parts] or [0]
+        first, last = min(numbers), max(numbers)
+        return Plan(self.root, self.inputs[first : last + 1] if units else (), units, first=first)
 
     def to_json(self) -> dict[str, Any]:
         return {

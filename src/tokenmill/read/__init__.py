@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tokenmill.config import Config
+from tokenmill.read.ring import Ring
 from tokenmill.records import Block, Documents, Format, InputFile, Part
 
 
@@ -24,7 +25,7 @@ class Reader(Protocol):
     def parse(self, block: Block) -> Documents: ...
 
 
-def open_reader(path: Path, file: InputFile, part: Part, config: Config) -> Reader:
+def open_reader(path: Path, file: InputFile, part: Part, config: Config, ring: Ring | None = None) -> Reader:
     """The reader for a part, by the format of its file."""
     # Imported here: pyarrow takes 60 MB and 0.2 s, which a JSONL corpus need not pay.
     if file.format is Format.PARQUET:
@@ -37,4 +38,4 @@ def open_reader(path: Path, file: InputFile, part: Part, config: Config) -> Read
         return TextReader(path, file.codec, config)
     from tokenmill.read.jsonl import JsonlReader
 
-    return JsonlReader(path, file.codec, part, config)
+    return JsonlReader(path, file.codec, part, config, ring)

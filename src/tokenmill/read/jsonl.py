@@ -20,31 +20,39 @@ import numpy as np
 
 from tokenmill.config import Config
 from tokenmill.read.decompress import pieces
-from tokenmill.read.lines import BOM, cut_lines, line_start, lines_in_range, skip_bytes, too_large
+from tokenmill.read.lines import BOM, cut_lines, line_start, lines_in_range, map_lines, skip_bytes, too_large
+from tokenmill.read.ring import Ring
 from tokenmill.records import PREVIEW_BYTES, Block, Codec, Documents, Part, Reason, Reject
 
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 
 class JsonlReader:
-    """Reads one part of a JSON Lines file."""
+    """Reads one part of a JSON Lines file.
 
-    def __init__(self, path: Path, codec: Codec, part: Part, config: Config) -> None:
+    `ring`: blocks are lent from it, or from the mapped file if that is plain; otherwise each is a bytes object.
+    """
+
+    def __init__(self, path: Path, codec: Codec, part: Part, config: Config, ring: Ring | None = None) -> None:
         self._path = path
         self._codec = codec
         self._part = part
         self._limit = config.max_document_bytes
+        self._ring = ring
         self._parse = JsonlParser(config.text_field, config.id_field, config.max_document_bytes)
 
     def blocks(self, offset: int | None) -> Iterator[Block]:
         with self._path.open("rb", buffering=0) as file:
-            if self._codec is Codec.PLAIN:
-                position = line_start(file, self._part) if offset is None else offset
-                source = lines_in_range(file, position, self._part.end)
-            else:
+            if self._codec is not Codec.PLAIN:
                 position = offset or 0
                 source = skip_bytes(pieces(file, self._codec), position)
-            yield from cut_lines(source, position, self._limit, file.tell)
+                yield from cut_lines(source, position, self._limit, file.tell, self._ring)
+                return
+            position = line_start(file, self._part) if offset is None else offset
+            if self._ring is not None:
+                position = yield from map_lines(file, position, self._part.end)
+            source = lines_in_range(file, position, self._part.end)
+            yield from cut_lines(source, position, self._limit, file.tell, self._ring)
 
     def parse(self, block: Block) -> Documents:
         return self._parse(block)
@@ -61,14 +69,14 @@ class JsonlParser:
         self._decoder = msgspec.json.Decoder(_record_type(self._text_path, self._id_path))
 
     def __call__(self, block: Block) -> Documents:
-        data: bytes = block.data
+        data: bytes | memoryview = block.data
         if block.broken is not None:
             return self._parse_broken(block, block.broken)
         if len(data) <= self._limit and (documents := self._parse_fast(data)) is not None:
             return documents
-        return self.parse_lines(data, block.offset)
+        return self.parse_lines(bytes(data), block.offset)
 
-    def _parse_fast(self, data: bytes) -> Documents | None:
+    def _parse_fast(self, data: bytes | memoryview) -> Documents | None:
         """All lines at once, or None where a line needs a closer look."""
         lines = _aligned_lines(data)
         if lines is None:
@@ -216,7 +224,7 @@ def _json_type(value: object) -> str:
     return names[type(value)]
 
 
-def _aligned_lines(data: bytes) -> int | None:
+def _aligned_lines(data: bytes | memoryview) -> int | None:
     """How many lines there are, or None unless every newline but the last stands between `}` and `{`."""
     view = np.frombuffer(data, np.uint8)
     if view[0] != _OPEN:

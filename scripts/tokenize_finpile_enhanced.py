@@ -1,0 +1,11 @@
+"""The guide's script name for `tokenmill run --engine enhanced`; takes the same options.
+
+    python scripts/tokenize_finpile_enhanced.py --input-dir FinPile/0fp-100dolma --output-dir tokenized/
+"""
+
+import sys
+
+from tokenmill.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main(["run", "--engine", "enhanced", *sys.argv[1:]]))

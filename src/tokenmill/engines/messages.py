@@ -1,0 +1,52 @@
+"""What the engine ultra and its workers say to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokenmill.job import Job
+from tokenmill.plan import Plan
+from tokenmill.records import Ledger, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Sent once: the job without its list of inputs, which may be long."""
+
+    job: Job
+    encoder: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A unit, and the part of the plan that it is about."""
+
+    unit: Unit
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What was done since the last report, and the memory of the worker."""
+
+    ledger: Ledger
+    consumed: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The unit is committed. `retire`: the worker is over its share of memory and makes room for another."""
+
+    retire: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """The worker is over its share of memory; its unit goes on from its checkpoint in another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: Exception

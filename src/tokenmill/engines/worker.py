@@ -1,0 +1,95 @@
+"""A worker process of the engine ultra: runs the units that it is given, and reports.
+
+It talks over its end of a socket pair. The other end is the parent's: when that closes, for whatever reason, the worker
+stops.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import signal
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+
+from tokenmill.encode import load_encoder
+from tokenmill.engines.messages import Done, Failed, Progress, Retire, Setup, Task
+from tokenmill.errors import Interrupted
+from tokenmill.progress import current_memory
+from tokenmill.records import Ledger
+from tokenmill.unit import Manner, run_unit
+
+REPORT_SECONDS = 0.2
+
+
+class _RetireError(Exception):
+    pass
+
+
+class _Reporter:
+    """Tells the parent how far the unit is, a few times a second, and whether there is still a parent."""
+
+    def __init__(self, connection: Connection, share: int) -> None:
+        self._connection = connection
+        self._share = share
+        self._ledger = Ledger()
+        self._consumed = 0
+        self._due = 0.0
+        self.over = False
+
+    def update(self, ledger: Ledger, consumed: int) -> None:
+        self._ledger.add(ledger)
+        self._consumed += consumed
+        if time.monotonic() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._connection.poll():  # the parent says nothing while a unit runs, so this is the end of it
+            raise Interrupted("the parent is gone")
+        memory = current_memory()
+        self.over = memory > self._share
+        if self.over:
+            gc.collect()
+        self._connection.send(Progress(self._ledger, self._consumed, memory))
+        self._ledger, self._consumed = Ledger(), 0
+        self._due = time.monotonic() + REPORT_SECONDS
+
+    def checkpointed(self) -> None:
+        if self.over and current_memory() > self._share:
+            raise _RetireError
+
+
+def main(descriptor: int) -> None:
+    """Run units until the parent closes its end."""
+    # Ctrl-C reaches every process of the terminal; what becomes of the workers is for the parent to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(descriptor)
+    try:
+        setup: Setup = connection.recv()
+        encoder = load_encoder(setup.job.tokenizer, setup.encoder, setup.job.config.special_tokens_in_text)
+        while True:
+            task: Task = connection.recv()
+            reporter = _Reporter(connection, setup.memory)
+            try:
+                job = replace(setup.job, plan=task.plan)
+                manner = Manner(checkpointed=reporter.checkpointed)
+                run_unit(job, task.unit, encoder, reporter.update, manner)
+                reporter.flush()
+                connection.send(Done(retire=reporter.over and current_memory() > setup.memory))
+            except _RetireError:
+                connection.send(Retire())
+            except (Interrupted, EOFError, BrokenPipeError, ConnectionError):
+                return
+            except Exception as error:
+                connection.send(Failed(_picklable(error)))
+    except (EOFError, ConnectionError):
+        return  # the parent is done, or gone
+
+
+def _picklable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(repr(error))
+    return error

@@ -1,0 +1,107 @@
+"""The memory budget: how much there is, and what follows from it for workers, buffers and queues.
+
+The costs are measured (docs/engines.md says how) and rounded up. They hold for documents of ordinary size; a document
+of many megabytes costs about ten times its size while it is encoded, wherever it is encoded.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenmill.config import Config
+from tokenmill.errors import ConfigError
+
+MB = 1_000_000
+
+PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer and its reference
+THREAD_BYTES = 130 * MB  # a thread that encodes: the cache of the encoder has a ceiling per thread
+BLOCK_BYTES = 20 * MB  # a block under way: lines, texts, ids, rows
+SINGLE_BYTES = PROCESS_BYTES + THREAD_BYTES + 3 * BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What an engine may use."""
+
+    total: int
+    engine: str
+    workers: int
+    """Processes of ultra, tokenizer threads of extreme; 1 elsewhere."""
+    worker_bytes: int = 0
+    ring: int = 0
+    """Blocks that may be under way at a time in extreme."""
+
+    def __str__(self) -> str:
+        text = f"engine {self.engine}, memory budget {self.total / 1e9:.1f} GB"
+        if self.engine == "ultra":
+            return f"{text}: {self.workers} worker processes of {self.worker_bytes / 1e6:.0f} MB each"
+        if self.engine == "extreme":
+            return f"{text}: {self.workers} tokenizer threads, a ring of {self.ring} blocks"
+        return f"{text}: one thread"
+
+
+def derive_budget(engine: str, config: Config) -> Budget:
+    """Workers, shares and queues from the budget, or an error that names the smallest budget that would do."""
+    total = config.max_memory or machine_memory() // 2
+    wanted = config.num_workers or default_workers()
+    if engine == "ultra":
+        least = PROCESS_BYTES + SINGLE_BYTES
+        _refuse_below(least, total, engine)
+        workers = min(wanted, (total - PROCESS_BYTES) // SINGLE_BYTES)
+        return Budget(total=total, engine=engine, workers=workers, worker_bytes=(total - PROCESS_BYTES) // workers)
+    if engine == "extreme":
+        per_thread = THREAD_BYTES + 3 * BLOCK_BYTES
+        least = PROCESS_BYTES + per_thread
+        _refuse_below(least, total, engine)
+        workers = min(wanted, (total - PROCESS_BYTES) // per_thread)
+        return Budget(total=total, engine=engine, workers=workers, ring=3 * workers + 1)
+    _refuse_below(SINGLE_BYTES, total, engine)
+    return Budget(total=total, engine=engine, workers=1)
+
+
+def _refuse_below(least: int, total: int, engine: str) -> None:
+    if total < least:
+        raise ConfigError(
+            f"max_memory: {total / 1e6:.0f} MB is too little for the engine {engine}; the least that would do is "
+            f"{least // MB}MB"
+        )
+
+
+def default_workers() -> int:
+    """80 % of the cores that this process may use, at least one."""
+    return max(1, round(0.8 * available_cores()))
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """What the machine has, or the control group that this process is in, if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *_cgroup_limits()])
+
+
+def _cgroup_limits(proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    """The limits of this process's control group and of all above it, in either version of control groups."""
+    found = []
+    try:
+        lines = proc.read_text().splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory") and "memory" not in controllers.split(","):
+            continue
+        top, name = (mount, "memory.max") if not controllers else (mount / "memory", "memory.limit_in_bytes")
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder == top.parent:
+                break
+            try:
+                found.append(int((folder / name).read_text()))
+            except (OSError, ValueError):
+                continue  # no limit here, which version 2 writes as "max"
+    return found
