@@ -1,6 +1,6 @@
 """The guide's script name for `tokenmill run --engine streaming`; takes the same options.
 
-    python scripts/tokenize_finpile_streaming.py --input-dir FinPile/0fp-100dolma --output-dir tokenized/
+python scripts/tokenize_finpile_streaming.py --input-dir FinPile/0fp-100dolma --output-dir tokenized/
 """
 
 import sys

@@ -14,16 +14,16 @@ class Setup:
     """Sent once: the job without its list of inputs, which may be long."""
 
     job: Job
-    encoder: str
     memory: int
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A unit, and the part of the plan that it is about."""
+    """A unit, the part of the plan that it is about, and the name of the encoder that the parent has checked."""
 
     unit: Unit
     plan: Plan
+    encoder: str
 
 
 @dataclass(frozen=True, slots=True)

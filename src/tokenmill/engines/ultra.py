@@ -89,14 +89,17 @@ class _Pool:
         command = [sys.executable, "-c", program]
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
         theirs.close()
+        with contextlib.suppress(OSError):  # if it is dead already, that is found out when its answer is waited for
+            ours.send(Setup(replace(self._job, plan=self._job.plan.excerpt()), self._job.budget.worker_bytes))
         return _Worker(index, process, ours)
 
     def run(self, units: Iterable[Unit], encoder: str, monitor: Monitor) -> None:
         self._monitor = monitor
-        self._setup = Setup(replace(self._job, plan=self._job.plan.excerpt()), encoder, self._job.budget.worker_bytes)
-        self._queue.extend(units)
+        self._encoder = encoder
+        # The largest first: so the workers end at about the same time.
+        self._queue.extend(sorted(units, key=lambda u: -u.size))
         for worker in self._workers:
-            self._employ(worker)
+            self._give(worker)
         while any(w.unit for w in self._workers):
             busy = {w.connection: w for w in self._workers if w.unit}
             for connection in wait(list(busy), POLL_SECONDS):
@@ -109,18 +112,13 @@ class _Pool:
                 + f". Everything else is committed: {again(self._job.config)} to try just these again"
             )
 
-    def _employ(self, worker: _Worker) -> None:
-        with contextlib.suppress(OSError):  # if it is dead already, that is found out when its answer is waited for
-            worker.connection.send(self._setup)
-        self._give(worker)
-
     def _give(self, worker: _Worker) -> None:
         worker.unit = self._queue.popleft() if self._queue else None
         worker.counted, worker.consumed = Ledger(), 0
         if worker.unit is not None:
             self._ahead.read(self._queue)
             with contextlib.suppress(OSError):
-                worker.connection.send(Task(worker.unit, self._job.plan.excerpt(worker.unit)))
+                worker.connection.send(Task(worker.unit, self._job.plan.excerpt(worker.unit), self._encoder))
 
     def _hear(self, worker: _Worker) -> None:
         try:
@@ -179,7 +177,7 @@ class _Pool:
         worker.connection.close()
         worker.process.wait()
         fresh = self._workers[worker.index] = self._start(worker.index)
-        self._employ(fresh)
+        self._give(fresh)
 
     def close(self) -> None:
         """Have every worker stop at its next block; end those that do not."""

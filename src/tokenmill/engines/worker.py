@@ -13,9 +13,10 @@ import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from tokenmill.encode import load_encoder
+from tokenmill.encode import Encoder, load_encoder
 from tokenmill.engines.messages import Done, Failed, Progress, Retire, Setup, Task
-from tokenmill.errors import Interrupted
+from tokenmill.errors import Interrupted, TokenizerError
+from tokenmill.job import Job
 from tokenmill.progress import current_memory
 from tokenmill.records import Ledger
 from tokenmill.unit import Manner, run_unit
@@ -67,9 +68,11 @@ def main(descriptor: int) -> None:
     connection = Connection(descriptor)
     try:
         setup: Setup = connection.recv()
-        encoder = load_encoder(setup.job.tokenizer, setup.encoder, setup.job.config.special_tokens_in_text)
+        encoder = _guess_encoder(setup.job)
         while True:
             task: Task = connection.recv()
+            if encoder is None or encoder.name != task.encoder:
+                encoder = load_encoder(setup.job.tokenizer, task.encoder, setup.job.config.special_tokens_in_text)
             reporter = _Reporter(connection, setup.memory)
             try:
                 job = replace(setup.job, plan=task.plan)
@@ -85,6 +88,15 @@ def main(descriptor: int) -> None:
                 connection.send(Failed(_picklable(error)))
     except (EOFError, ConnectionError):
         return  # the parent is done, or gone
+
+
+def _guess_encoder(job: Job) -> Encoder | None:
+    """The encoder that will be wanted in all likelihood, loaded while the parent is still checking it."""
+    name = str(job.config.encoder).replace("auto", "fastokens")
+    try:
+        return load_encoder(job.tokenizer, name, job.config.special_tokens_in_text)
+    except TokenizerError:
+        return None
 
 
 def _picklable(error: Exception) -> Exception:
