@@ -68,6 +68,41 @@ def test_one_worker_or_seven_give_the_same_bytes(expected: dict[str, bytes], tmp
         assert tree(output) == expected, f"{engine} with {workers} workers"
 
 
+@pytest.mark.parametrize("mode", ["reject", "match"])
+def test_special_tokens_are_the_same_in_every_engine(corpus: Path, tmp_path: Path, run: Run, mode: str) -> None:
+    (corpus / "s.jsonl.gz").write_bytes(gzip.compress(texts(*("x" * n + "<|endoftext|>" for n in range(3000)))))
+    trees = []
+    for engine in ENGINES:
+        output = tmp_path / engine
+        run(engine=engine, num_workers=2, output=output, special_tokens_in_text=mode, **OPTIONS)
+        trees.append(tree(output))
+    assert all(t == trees[0] for t in trees)
+
+
+def test_a_batch_that_completes_no_row_is_no_place_to_go_on_from(
+    inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str
+) -> None:
+    """The row began in the file before, and what there is of it is on no disk."""
+    for name, text in (("a", "A" * 100), ("b", "bcd"), ("c", "C" * 100)):
+        (inputs / f"{name}.jsonl").write_bytes(texts(text))
+
+    class StopInTheSecondFile:
+        calls = 0
+
+        def is_set(self) -> bool:
+            self.calls += 1
+            return self.calls == 2
+
+    config = tokenmill.Config(
+        inputs=(str(inputs),), output=tmp_path / "out", tokenizer=tiny_tokenizer, engine="enhanced", seq_len=64
+    )
+    with pytest.raises(Interrupted):
+        tokenmill.run(config, stop=cast(threading.Event, StopInTheSecondFile()))
+    run(engine="enhanced", seq_len=64)
+    run(engine="streaming", seq_len=64, output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
 class StopAt:
     """An event that is set once so many checkpoints and receipts were seen."""
 
@@ -161,6 +196,7 @@ def test_a_killed_worker_changes_nothing_but_the_time(
     killer = Killer(tmp_path / "out", most=2)
     killer.start()
     run(engine="ultra", num_workers=2, **OPTIONS)
+    killer.done = True
     killer.join()
     assert killer.killed == 2
     assert "was killed by signal 9" in caplog.text

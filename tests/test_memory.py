@@ -38,7 +38,9 @@ def test_workers_are_as_many_as_the_budget_allows(engine: str) -> None:
 
 
 def units(count: int) -> list[Unit]:
-    return [Unit(n, (Part(n),), 1) for n in range(count)]
+    """So many units of equal size; less than none: the first of them is larger than all others together."""
+    sizes = [1] * count if count > 0 else [-2 * count, *[1] * -count]
+    return [Unit(n, (Part(n),), size) for n, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,7 @@ def units(count: int) -> list[Unit]:
         (2, 100, "8GB", "extreme"),
         (16, 1000, "64GB", "ultra"),
         (16, 1, "64GB", "extreme"),
+        (16, -1000, "64GB", "extreme"),
         (2, 100, "391MB", "streaming"),
     ],
 )
@@ -55,7 +58,7 @@ def test_auto_chooses_by_units_workers_and_memory(
     workers: int, count: int, memory: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tokenmill.engines.auto.available_cores", lambda: 16)
-    budget, why = choose(config(memory, workers), units(count))
+    budget, why = choose(config(memory, workers), units(count), 10)
     assert budget.engine == engine
     assert why
 

@@ -11,6 +11,8 @@ from tokenmill.execute import RunResult
 from tokenmill.progress import Meter, duration, size
 from tokenmill.records import printable
 
+MOST_WORKERS_SHOWN = 16
+
 
 def live(meter: Meter, console: Console) -> Live:
     """A live display that is refreshed from a thread of its own, four times a second."""
@@ -39,6 +41,8 @@ def _live_table(meter: Meter) -> Table:
     outer = Table.grid()
     outer.add_row(grid)
     outer.add_row(facts)
+    for index, (unit, memory) in sorted(meter.workers.items())[:MOST_WORKERS_SHOWN]:
+        outer.add_row(f"worker {index}: unit {unit}, {size(memory)}")
     return outer
 
 

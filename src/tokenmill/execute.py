@@ -17,8 +17,8 @@ from tokenmill.engines.auto import choose
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.finish import finish, too_many_rejects, write_rejects
 from tokenmill.job import Job, open_job
-from tokenmill.memory import derive_budget
-from tokenmill.plan import make_plan
+from tokenmill.memory import Budget, derive_budget
+from tokenmill.plan import Plan, make_plan
 from tokenmill.progress import Meter, size
 from tokenmill.records import Ledger, Unit, printable
 
@@ -50,7 +50,7 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
     check_engine(config.engine)
     tokenizer = resolve_tokenizer(config)
     plan = make_plan(config)
-    budget, why = choose(config, plan.units) if config.engine == AUTO else (derive_budget(config.engine, config), "")
+    budget, why = _budget(config, plan)
     with _output_errors(config), open_job(config, plan, tokenizer, budget) as job:
         meter = Meter(total_bytes=sum(u.size for u in job.plan.units))
         pending = _pending(job, meter)
@@ -70,6 +70,12 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
                     engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
                 manifest = finish(job)
         return _result(job, manifest, meter, already_complete=False)
+
+
+def _budget(config: Config, plan: Plan) -> tuple[Budget, str]:
+    if config.engine == AUTO:
+        return choose(config, plan.units, len(plan.inputs))
+    return derive_budget(config.engine, config, len(plan.inputs)), ""
 
 
 @contextmanager

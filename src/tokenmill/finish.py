@@ -115,11 +115,12 @@ def _unit_entry(unit: Unit, receipt: Receipt, firsts: list[int | None]) -> dict[
 
 
 def _rejects(job: Job, unit: Unit, receipt: Receipt) -> Iterator[dict[str, Any]]:
-    path = job.store.rejects_path(unit)
-    if not path.exists():
-        return
     left = receipt.rejects_bytes
-    with path.open("rb") as file:
+    try:
+        file = job.store.rejects_path(unit).open("rb")
+    except FileNotFoundError:
+        return  # none; or a worker has just found out that there are none
+    with file:
         for line in file:
             left -= len(line)
             if left < 0 or not line.endswith(b"\n"):

@@ -18,6 +18,7 @@ MB = 1_000_000
 PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer and its reference
 THREAD_BYTES = 130 * MB  # a thread that encodes: the cache of the encoder has a ceiling per thread
 BLOCK_BYTES = 20 * MB  # a block under way: lines, texts, ids, rows
+FILE_BYTES = 1200  # an input file in the plan
 SINGLE_BYTES = PROCESS_BYTES + THREAD_BYTES + 3 * BLOCK_BYTES
 
 
@@ -42,30 +43,30 @@ class Budget:
         return f"{text}: one thread"
 
 
-def derive_budget(engine: str, config: Config) -> Budget:
+def derive_budget(engine: str, config: Config, files: int = 0) -> Budget:
     """Workers, shares and queues from the budget, or an error that names the smallest budget that would do."""
     total = config.max_memory or machine_memory() // 2
     wanted = config.num_workers or default_workers()
+    plan = FILE_BYTES * files
     if engine == "ultra":
-        least = PROCESS_BYTES + SINGLE_BYTES
-        _refuse_below(least, total, engine)
-        workers = min(wanted, (total - PROCESS_BYTES) // SINGLE_BYTES)
-        return Budget(total=total, engine=engine, workers=workers, worker_bytes=(total - PROCESS_BYTES) // workers)
-    if engine == "extreme":
-        per_thread = THREAD_BYTES + 3 * BLOCK_BYTES
-        least = PROCESS_BYTES + per_thread
-        _refuse_below(least, total, engine)
-        workers = min(wanted, (total - PROCESS_BYTES) // per_thread)
-        return Budget(total=total, engine=engine, workers=workers, ring=3 * workers + 1)
-    _refuse_below(SINGLE_BYTES, total, engine)
-    return Budget(total=total, engine=engine, workers=1)
+        base, each = PROCESS_BYTES + plan, SINGLE_BYTES
+    elif engine == "extreme":
+        # The loop, and the second unit under way, hold a block of their own.
+        base, each = PROCESS_BYTES + plan + 2 * BLOCK_BYTES, THREAD_BYTES + 3 * BLOCK_BYTES
+    else:
+        base, each, wanted = plan, SINGLE_BYTES, 1
+    _refuse_below(base + each, total, engine)
+    workers = min(wanted, (total - base) // each)
+    share = (total - base) // workers if engine == "ultra" else 0
+    ring = 3 * workers + 2 if engine == "extreme" else 0
+    return Budget(total=total, engine=engine, workers=workers, worker_bytes=share, ring=ring)
 
 
 def _refuse_below(least: int, total: int, engine: str) -> None:
     if total < least:
         raise ConfigError(
             f"max_memory: {total / 1e6:.0f} MB is too little for the engine {engine}; the least that would do is "
-            f"{least // MB}MB"
+            f"{-(-least // MB)}MB"
         )
 
 

@@ -58,6 +58,7 @@ class Packer:
         self._dtype = dtype
         self._eos = eos
         self._bos = bos
+        assert skip >= 0
         self._skip = skip
         self._used = used
         self._carry: Ids = np.empty(0, dtype)

@@ -62,17 +62,19 @@ class Processor:
 
     def __call__(self, source: Source) -> Encoded:
         """A pure function of the block: any thread may run it, in any order."""
-        documents = source.reader.parse(source.block)
-        if source.block.release is not None:
-            source.block.release()
-        ledger = Ledger(records=documents.records, empty=documents.empty)
-        ledger.special_tokens_in_text = self._look_for_special(documents, source.block)
+        block = source.block
+        try:
+            documents = source.reader.parse(block)
+            ledger = Ledger(records=documents.records, empty=documents.empty)
+            ledger.special_tokens_in_text = self._look_for_special(documents, block)
+        finally:
+            if block.release is not None:
+                block.release()
         batches = list(self._encode(documents, ledger))
         for reject in documents.rejects:
             ledger.rejected += reject.records
             count = ledger.rejects_by_reason.get(reject.reason, 0)
             ledger.rejects_by_reason[reject.reason.value] = count + reject.records
-        block = source.block
         return Encoded(source.part, block.offset, block.consumed, batches, ledger, documents.lines, documents.rejects)
 
     def _look_for_special(self, documents: Documents, block: Block) -> int:

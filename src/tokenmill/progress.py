@@ -105,6 +105,7 @@ class Meter:
             "tokens_per_second": round(rates["tokens"]),
             "memory_bytes": self.memory(),
             "seconds_left": None if left != left else round(left),
+            "workers": {str(index): {"unit": u, "memory_bytes": m} for index, (u, m) in sorted(self.workers.items())},
         }
 
 

@@ -79,6 +79,8 @@ class Store:
         self.plan = root / "plan.json"
         self.manifest = root / "manifest.json"
         self.rejects = root / "rejects.jsonl"
+        self.lock = -1
+        """The open lock file; a process that inherits it holds the lock too, for as long as it lives."""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -95,6 +97,7 @@ class Store:
                 raise OutputBusyError(
                     f"another run is writing to {printable(self.root)}: wait for it, or choose another directory"
                 ) from None
+            self.lock = handle
             yield
         finally:
             os.close(handle)
@@ -224,7 +227,9 @@ class Store:
 
         A run that died after it had completed and moved the chunk, but before the next checkpoint, left it in chunks/.
         """
-        sizes = (partial.tokens * dtype.itemsize, partial.documents * SIDECAR_DTYPE.itemsize, partial.ids_bytes)
+        header = len(npy_header(dtype, (0, 1)))
+        counts = ((partial.tokens, dtype.itemsize), (partial.documents, SIDECAR_DTYPE.itemsize))
+        sizes = [header + n * size if n else 0 for n, size in counts] + [partial.ids_bytes]
         for suffix, size in zip(CHUNK_SUFFIXES, sizes, strict=True):
             path = self.temporary / f"{chunk_name(unit, number)}{suffix}"
             moved = self.chunks / path.name

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
@@ -88,8 +88,8 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, manner: Man
         run = None
         try:
             run = UnitRun(job, unit, counted.add, missing, manner)
-            with closing(run.blocks()) as blocks:
-                for encoded in manner.ordered_map(process, blocks):
+            with closing(run.blocks()) as blocks, _closed_after(manner.ordered_map(process, blocks)) as results:
+                for encoded in results:
                     run.accept(encoded)
             receipt = run.commit()
             counted.complete(unit.size)
@@ -108,6 +108,16 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, manner: Man
         finally:
             if run is not None:
                 run.close()
+
+
+@contextmanager
+def _closed_after(results: Iterator[Encoded]) -> Iterator[Iterator[Encoded]]:
+    """Whatever computes the results must have let go of the blocks before these are closed."""
+    try:
+        yield results
+    finally:
+        if isinstance(results, Generator):
+            results.close()
 
 
 class _Counted:
@@ -235,7 +245,8 @@ class UnitRun:
                 self._into_block += len(piece.tokens)
                 if piece.full:
                     self._checkpoint()
-            if self._manner.checkpoint_batches and self._writer is not None:
+            # Not while the incomplete row began before this block: a restart could not make it again from here.
+            if self._manner.checkpoint_batches and self._writer is not None and self._into_block >= 0:
                 self._checkpoint(self._writer.sync())
         self._lines[encoded.part] += encoded.lines
         self._ledger.add(encoded.ledger)

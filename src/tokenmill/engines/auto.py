@@ -12,25 +12,29 @@ from collections.abc import Sequence
 from tokenmill.config import Config
 from tokenmill.errors import ConfigError
 from tokenmill.memory import Budget, available_cores, default_workers, derive_budget
+from tokenmill.progress import size
 from tokenmill.records import Unit
 
 MOST_THREADS = 4
 
 
-def choose(config: Config, units: Sequence[Unit]) -> tuple[Budget, str]:
+def choose(config: Config, units: Sequence[Unit], files: int) -> tuple[Budget, str]:
     """A budget, which names the engine, and the reason for it."""
     workers = config.num_workers or default_workers()
     if available_cores() == 1 or workers == 1 or not units:
-        return derive_budget("streaming", config), "one core or one worker"
-    if len(units) >= 2 * workers > 2 * MOST_THREADS:
-        name, why = "ultra", f"{len(units)} units for {workers} workers"
+        return derive_budget("streaming", config, files), "one core or one worker"
+    largest, total = max(u.size for u in units), sum(u.size for u in units)
+    if workers <= MOST_THREADS:
+        name, why = "extreme", f"{workers} workers: threads that share a tokenizer are the fastest here"
+    elif len(units) < 2 * workers or largest > total / workers:
+        # A compressed file cannot be cut, so one worker would sit over it when the others are done.
+        name, why = "extreme", f"{len(units)} units, the largest of {size(largest)}: too uneven for {workers} workers"
     else:
-        few = f"{workers} workers" if workers <= MOST_THREADS else f"only {len(units)} units for {workers} workers"
-        name, why = "extreme", f"{few}: threads that share a tokenizer are the fastest here"
+        name, why = "ultra", f"{len(units)} units for {workers} workers"
     try:
-        budget = derive_budget(name, config)
+        budget = derive_budget(name, config, files)
     except ConfigError:
         budget = None
     if budget is None or budget.workers == 1:
-        return derive_budget("streaming", config), f"the memory budget is too small for {name} to be of use"
+        return derive_budget("streaming", config, files), f"the memory budget is too small for {name} to be of use"
     return budget, why

@@ -14,8 +14,10 @@ Two units are under way at a time, so that the cores stay busy while one of them
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -40,7 +42,15 @@ class ExtremeEngine(Engine):
     """Threads share one tokenizer, which releases Python's lock while it encodes."""
 
     def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
-        asyncio.run(_Pipeline(job, encoder, monitor).run(units))
+        # On a thread of its own: the caller may have a loop already, and Ctrl-C must reach the caller, not the loop.
+        pipeline = _Pipeline(job, encoder, monitor)
+        with ThreadPoolExecutor(1, "tokenmill-loop") as thread:
+            running = thread.submit(lambda: asyncio.run(pipeline.run(units)))
+            try:
+                running.result()
+            except BaseException:
+                pipeline.stop()
+                raise
 
 
 class _Pipeline:
@@ -52,6 +62,10 @@ class _Pipeline:
         self._failed = False
         self._slots = asyncio.Semaphore(job.budget.ring)
         self._manner = Manner(ordered_map=self._ordered_map, ring=Ring())
+
+    def stop(self) -> None:
+        """Have every unit end at its next block."""
+        self._failed = True
 
     async def run(self, units: Sequence[Unit]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -103,6 +117,7 @@ class _Pipeline:
             stop.set()
             while not feeding.done():
                 self._drain(results)
+                time.sleep(0.001)
             self._drain(results)
 
     async def _feed(
@@ -129,9 +144,7 @@ class _Pipeline:
 
     def _drain(self, results: queue.SimpleQueue[Future[Encoded] | None]) -> None:
         """Give back the slots of blocks that nobody waits for any more."""
-        try:
-            while (future := results.get(timeout=0.01)) is not None:
+        with contextlib.suppress(queue.Empty):
+            while (future := results.get_nowait()) is not None:
                 future.cancel()
                 self._loop.call_soon_threadsafe(self._slots.release)
-        except queue.Empty:
-            pass

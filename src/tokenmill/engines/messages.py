@@ -11,10 +11,15 @@ from tokenmill.records import Ledger, Unit
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Sent once: the job without its list of inputs, which may be long."""
+    """What every worker is given: the job without its list of inputs, which may be long."""
 
     job: Job
     memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has loaded everything and waits for a unit."""
 
 
 @dataclass(frozen=True, slots=True)

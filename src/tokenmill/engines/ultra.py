@@ -14,32 +14,46 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from tokenmill.config import again
 from tokenmill.encode import Encoder
 from tokenmill.engines import Engine
-from tokenmill.engines.messages import Done, Failed, Progress, Retire, Setup, Task
+from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Setup, Task
 from tokenmill.errors import TokenmillError, WorkerError
 from tokenmill.job import Job
 from tokenmill.progress import Monitor
-from tokenmill.records import Ledger, Unit, printable
+from tokenmill.records import Format, Ledger, Part, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
 ATTEMPTS = 3
 # Workers are the parallelism; native threads inside them would only fight over the cores.
 _ONE_THREAD = {"FASTOKENS_BPE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-STOP_SECONDS = 1.0
+# Ctrl-C and SIGTERM may go to every process of the group; what becomes of the workers is for the parent to say.
+_PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+from tokenmill.engines.worker import main
+main({connection}, {setup})
+"""
+STOP_SECONDS = 0.5
 POLL_SECONDS = 0.1
+READ_AHEAD_BYTES = 256 << 20
+WISH_BYTES = 2 << 20
 
 
 class UltraEngine(Engine):
@@ -69,6 +83,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection
     unit: Unit | None = None
+    ready: bool = False
     counted: Ledger = field(default_factory=Ledger)
     consumed: int = 0
 
@@ -80,17 +95,22 @@ class _Pool:
         self._attempts: dict[int, int] = {}
         self._set_aside: dict[str, str] = {}
         self._ahead = _ReadAhead(job)
+        # In a file, not down the socket: it holds the tokenizer, and a send of megabytes would wait for the worker.
+        self._setup = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the pool, see close
+        pickle.dump(Setup(replace(job, plan=job.plan.excerpt()), job.budget.worker_bytes), self._setup)
+        self._setup.flush()
         self._workers = [self._start(index) for index in range(workers)]
 
     def _start(self, index: int) -> _Worker:
         ours, theirs = (Connection(s.detach()) for s in socket.socketpair())
-        program = f"from tokenmill.engines.worker import main; main({theirs.fileno()})"
+        program = _PROGRAM.format(connection=theirs.fileno(), setup=self._setup.fileno())
+        # It inherits the lock of the output directory: should this process die, nobody else may write there before its
+        # workers have noticed.
+        inherited = [theirs.fileno(), self._setup.fileno(), self._job.store.lock]
+        command = [sys.executable, "-P", "-c", program]
         environment = os.environ | _ONE_THREAD
-        command = [sys.executable, "-c", program]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL, env=environment)
         theirs.close()
-        with contextlib.suppress(OSError):  # if it is dead already, that is found out when its answer is waited for
-            ours.send(Setup(replace(self._job, plan=self._job.plan.excerpt()), self._job.budget.worker_bytes))
         return _Worker(index, process, ours)
 
     def run(self, units: Iterable[Unit], encoder: str, monitor: Monitor) -> None:
@@ -102,9 +122,10 @@ class _Pool:
             self._give(worker)
         while any(w.unit for w in self._workers):
             busy = {w.connection: w for w in self._workers if w.unit}
-            for connection in wait(list(busy), POLL_SECONDS):
-                self._hear(busy[connection])  # type: ignore[index]
+            ready = wait(list(busy), POLL_SECONDS)
             self._monitor.update(Ledger(), 0)  # raises if the run is to stop
+            for connection in ready:
+                self._hear(busy[connection])  # type: ignore[index]
         if self._set_aside:
             raise WorkerError(
                 f"{len(self._set_aside)} unit(s) failed {ATTEMPTS} times and were set aside: "
@@ -127,6 +148,8 @@ class _Pool:
             self._bury(worker)
             return
         match message:
+            case Ready():
+                worker.ready = True
             case Progress():
                 worker.counted.add(message.ledger)
                 worker.consumed += message.consumed
@@ -137,6 +160,7 @@ class _Pool:
             case Done():
                 self._replace(worker)
             case Retire():
+                log.info("worker %d is over its share of memory: replaced at a checkpoint", worker.index)
                 self._take_back(worker)
                 assert worker.unit is not None
                 self._queue.appendleft(worker.unit)
@@ -153,8 +177,15 @@ class _Pool:
 
     def _bury(self, worker: _Worker) -> None:
         code = worker.process.wait()
+        unit = worker.unit
+        assert unit is not None
+        if self._job.finished(unit):
+            self._replace(worker)  # it died after its work was done
+            return
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        self._try_again(worker, f"its worker {how}{' (out of memory?)' if code == -9 else ''}")
+        if not worker.ready and code != -signal.SIGKILL:
+            raise WorkerError(f"a worker {how} before it could begin: see its message above, or try --engine extreme")
+        self._try_again(worker, f"its worker {how}{' (out of memory?)' if code == -signal.SIGKILL else ''}")
         self._replace(worker)
 
     def _try_again(self, worker: _Worker, why: str) -> None:
@@ -181,6 +212,7 @@ class _Pool:
 
     def close(self) -> None:
         """Have every worker stop at its next block; end those that do not."""
+        self._setup.close()
         for worker in self._workers:
             worker.connection.close()  # which it notices
         deadline = time.monotonic() + STOP_SECONDS
@@ -193,29 +225,29 @@ class _Pool:
 
 
 class _ReadAhead:
-    """Has the kernel read the next files into its cache, so that no worker waits for the disk."""
+    """Has the kernel read the next files into its cache, so that workers need not wait for the disk."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._seen: set[int] = set()
+        self._asked: set[Part] = set()
 
     def read(self, queue: Iterable[Unit]) -> None:
-        ahead = 0
-        for unit in queue:
-            for part in unit.parts:
-                ahead += 1
-                if ahead > self._job.config.prefetch_files:
-                    return
-                self._advise(part.file, part.start, part.end)
+        ahead = list(islice((p for u in queue for p in u.parts), self._job.config.prefetch_files))
+        for part in ahead:
+            if part not in self._asked:
+                self._advise(part)
+        self._asked = set(ahead)
 
-    def _advise(self, file: int, start: int, end: int | None) -> None:
-        key = hash((file, start))
-        if key in self._seen or not hasattr(os, "posix_fadvise"):
-            return
-        self._seen.add(key)
-        with contextlib.suppress(OSError):  # the worker will say what is wrong with the file
-            handle = os.open(self._job.plan.path(file), os.O_RDONLY)
+    def _advise(self, part: Part) -> None:
+        file = self._job.plan.file(part.file)
+        start, end = part.start, part.end
+        if end is None or file.format is Format.PARQUET:  # whose parts are counted in row groups
+            start, end = 0, file.size
+        with contextlib.suppress(OSError, AttributeError):  # a hint, which not every system takes
+            handle = os.open(self._job.plan.path(part.file), os.O_RDONLY)
             try:
-                os.posix_fadvise(handle, start, 0 if end is None else end - start, os.POSIX_FADV_WILLNEED)
+                # The kernel takes only a few megabytes of a wish at a time.
+                for offset in range(start, min(end, start + READ_AHEAD_BYTES), WISH_BYTES):
+                    os.posix_fadvise(handle, offset, WISH_BYTES, os.POSIX_FADV_WILLNEED)
             finally:
                 os.close(handle)

@@ -7,14 +7,14 @@ stops.
 from __future__ import annotations
 
 import gc
+import os
 import pickle
-import signal
 import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from tokenmill.encode import Encoder, load_encoder
-from tokenmill.engines.messages import Done, Failed, Progress, Retire, Setup, Task
+from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Setup, Task
 from tokenmill.errors import Interrupted, TokenizerError
 from tokenmill.job import Job
 from tokenmill.progress import current_memory
@@ -61,33 +61,37 @@ class _Reporter:
             raise _RetireError
 
 
-def main(descriptor: int) -> None:
+def main(connection_descriptor: int, setup_descriptor: int) -> None:
     """Run units until the parent closes its end."""
-    # Ctrl-C reaches every process of the terminal; what becomes of the workers is for the parent to say.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = Connection(descriptor)
+    connection = Connection(connection_descriptor)
+    size = os.fstat(setup_descriptor).st_size
+    setup: Setup = pickle.loads(os.pread(setup_descriptor, size, 0))  # of our own parent, over an inherited descriptor
     try:
-        setup: Setup = connection.recv()
         encoder = _guess_encoder(setup.job)
+        connection.send(Ready())
         while True:
             task: Task = connection.recv()
-            if encoder is None or encoder.name != task.encoder:
-                encoder = load_encoder(setup.job.tokenizer, task.encoder, setup.job.config.special_tokens_in_text)
-            reporter = _Reporter(connection, setup.memory)
             try:
-                job = replace(setup.job, plan=task.plan)
-                manner = Manner(checkpointed=reporter.checkpointed)
-                run_unit(job, task.unit, encoder, reporter.update, manner)
-                reporter.flush()
-                connection.send(Done(retire=reporter.over and current_memory() > setup.memory))
-            except _RetireError:
-                connection.send(Retire())
-            except (Interrupted, EOFError, BrokenPipeError, ConnectionError):
+                if encoder is None or encoder.name != task.encoder:
+                    encoder = load_encoder(setup.job.tokenizer, task.encoder, setup.job.config.special_tokens_in_text)
+                connection.send(_run(setup, task, encoder, connection))
+            except (Interrupted, EOFError, ConnectionError):
                 return
             except Exception as error:
                 connection.send(Failed(_picklable(error)))
     except (EOFError, ConnectionError):
         return  # the parent is done, or gone
+
+
+def _run(setup: Setup, task: Task, encoder: Encoder, connection: Connection) -> Done | Retire:
+    reporter = _Reporter(connection, setup.memory)
+    try:
+        manner = Manner(checkpointed=reporter.checkpointed)
+        run_unit(replace(setup.job, plan=task.plan), task.unit, encoder, reporter.update, manner)
+    except _RetireError:
+        return Retire()
+    reporter.flush()
+    return Done(retire=reporter.over and current_memory() > setup.memory)
 
 
 def _guess_encoder(job: Job) -> Encoder | None:

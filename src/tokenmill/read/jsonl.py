@@ -51,6 +51,7 @@ class JsonlReader:
             position = line_start(file, self._part) if offset is None else offset
             if self._ring is not None:
                 position = yield from map_lines(file, position, self._part.end)
+            file.seek(position)
             source = lines_in_range(file, position, self._part.end)
             yield from cut_lines(source, position, self._limit, file.tell, self._ring)
 
