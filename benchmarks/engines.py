@@ -4,7 +4,7 @@
 
 Each way is a whole `tokenmill run` with start-up, in a process of its own; the best of the repeats counts, ways take
 turns, so that a change of the machine's pace hits all of them. Memory is the highest sum of the resident sizes of the
-process and its children, sampled every 20 ms. With --cgroup the run is inside a control group (version 1, root) whose
+process and its children, sampled every 100 ms. With --cgroup the run is inside a control group (version 1, root) whose
 memory limit is --max-memory.
 """
 
@@ -50,7 +50,7 @@ def measure(corpus: str, engine: str, workers: str, memory: str | None, cgroup: 
     peak = 0
     while process.poll() is None:
         peak = max(peak, tree_memory(process.pid))
-        time.sleep(0.02)
+        time.sleep(0.1)
     seconds = time.perf_counter() - start
     if process.returncode:
         raise SystemExit(f"{engine} with {workers} workers ended with exit code {process.returncode}")

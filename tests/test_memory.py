@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Run, texts
 from tokenmill.config import Config
 from tokenmill.engines.auto import choose
 from tokenmill.errors import ConfigError
@@ -61,6 +62,15 @@ def test_auto_chooses_by_units_workers_and_memory(
     budget, why = choose(config(memory, workers), units(count), 10)
     assert budget.engine == engine
     assert why
+
+
+def test_a_run_over_its_budget_says_so(
+    inputs: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tokenmill.memory.SINGLE_BYTES", 1)
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run(engine="streaming", max_memory="1MB")
+    assert "over the budget of 1.0 MB" in caplog.text
 
 
 def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:

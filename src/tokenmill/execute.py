@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from tokenmill.progress import Meter, size
 from tokenmill.records import Ledger, Unit, printable
 
 log = logging.getLogger("tokenmill")
+
+MEMORY_SECONDS = 1.0
 
 Display = Callable[[Meter, Path], AbstractContextManager[object]]
 
@@ -125,6 +129,8 @@ class _RunMonitor:
         self._job = job
         self._meter = meter
         self._stop = stop
+        self._look_again = 0.0
+        self._warned = False
 
     def update(self, ledger: Ledger, consumed: int) -> None:
         self._meter.add(ledger, consumed)
@@ -133,6 +139,24 @@ class _RunMonitor:
         counted, limit = self._meter.ledger, self._job.config.max_rejects
         if ledger.rejected and limit.exceeded(counted.rejected, counted.records, final=False):
             raise _over_limit(self._job, counted)
+        if time.monotonic() >= self._look_again:
+            self._look_again = time.monotonic() + MEMORY_SECONDS
+            self._watch_memory()
+
+    def _watch_memory(self) -> None:
+        """Over the budget: collect garbage, and say so once if that does not help."""
+        total = self._job.budget.total
+        if self._warned or self._meter.memory() <= total:
+            return
+        gc.collect()
+        if (now := self._meter.memory()) > total:
+            self._warned = True
+            log.warning(
+                "memory is at %s, over the budget of %s: lower --num-workers or --max-document-bytes, or raise "
+                "--max-memory",
+                size(now),
+                size(total),
+            )
 
     def worker(self, index: int, unit: Unit | None, memory: int) -> None:
         self._meter.workers[index] = (unit.name if unit else "", memory)
