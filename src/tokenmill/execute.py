@@ -79,7 +79,7 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
 def _budget(config: Config, plan: Plan) -> tuple[Budget, str]:
     if config.engine == AUTO:
         return choose(config, plan.units, len(plan.inputs))
-    return derive_budget(config.engine, config, len(plan.inputs)), ""
+    return derive_budget(config.engine, config, len(plan.inputs), len(plan.units)), ""
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tokenmill.config import Config
 from tokenmill.errors import ConfigError
+from tokenmill.progress import size
 
 MB = 1_000_000
 
@@ -34,38 +35,53 @@ class Budget:
     ring: int = 0
     """Blocks that may be under way at a time in extreme."""
 
+    asked: int = 1
+    """The workers that were asked for."""
+    of_machine: bool = False
+
     def __str__(self) -> str:
-        text = f"engine {self.engine}, memory budget {self.total / 1e9:.1f} GB"
+        text = f"engine {self.engine}, memory budget {size(self.total)}"
+        text += " (half of the machine's): " if self.of_machine else ": "
         if self.engine == "ultra":
-            return f"{text}: {self.workers} worker processes of {self.worker_bytes / 1e6:.0f} MB each"
-        if self.engine == "extreme":
-            return f"{text}: {self.workers} tokenizer threads, a ring of {self.ring} blocks"
-        return f"{text}: one thread"
+            text += f"worker processes: {self.workers}, which may use up to {size(self.worker_bytes)} each"
+        elif self.engine == "extreme":
+            text += f"tokenizer threads: {self.workers}, blocks under way: {self.ring}"
+        else:
+            text += "one thread"
+        if self.workers < self.asked:
+            text += f" ({self.asked} were asked for; that is what the budget, the engine and the units allow)"
+        return text
 
 
-def derive_budget(engine: str, config: Config, files: int = 0) -> Budget:
+def derive_budget(engine: str, config: Config, files: int = 0, units: int = 1 << 30) -> Budget:
     """Workers, shares and queues from the budget, or an error that names the smallest budget that would do."""
     total = config.max_memory or machine_memory() // 2
     wanted = config.num_workers or default_workers()
     plan = FILE_BYTES * files
     if engine == "ultra":
-        base, each = PROCESS_BYTES + plan, SINGLE_BYTES
+        base, each, most = PROCESS_BYTES + plan, SINGLE_BYTES, units
     elif engine == "extreme":
         # The loop, and the second unit under way, hold a block of their own.
-        base, each = PROCESS_BYTES + plan + 2 * BLOCK_BYTES, THREAD_BYTES + 3 * BLOCK_BYTES
+        base, each, most = PROCESS_BYTES + plan + 2 * BLOCK_BYTES, THREAD_BYTES + 3 * BLOCK_BYTES, wanted
     else:
-        base, each, wanted = plan, SINGLE_BYTES, 1
+        base, each, most = plan, SINGLE_BYTES, 1
     _refuse_below(base + each, total, engine)
-    workers = min(wanted, (total - base) // each)
-    share = (total - base) // workers if engine == "ultra" else 0
-    ring = 3 * workers + 2 if engine == "extreme" else 0
-    return Budget(total=total, engine=engine, workers=workers, worker_bytes=share, ring=ring)
+    workers = max(1, min(wanted, most, (total - base) // each))
+    return Budget(
+        total=total,
+        engine=engine,
+        workers=workers,
+        worker_bytes=(total - base) // workers if engine == "ultra" else 0,
+        ring=3 * workers + 2 if engine == "extreme" else 0,
+        asked=config.num_workers or 1,
+        of_machine=config.max_memory is None,
+    )
 
 
 def _refuse_below(least: int, total: int, engine: str) -> None:
     if total < least:
         raise ConfigError(
-            f"max_memory: {total / 1e6:.0f} MB is too little for the engine {engine}; the least that would do is "
+            f"max_memory: {size(total)} is too little for the engine {engine}; the least that would do is "
             f"{-(-least // MB)}MB"
         )
 

@@ -22,17 +22,19 @@ def choose(config: Config, units: Sequence[Unit], files: int) -> tuple[Budget, s
     """A budget, which names the engine, and the reason for it."""
     workers = config.num_workers or default_workers()
     if available_cores() == 1 or workers == 1 or not units:
-        return derive_budget("streaming", config, files), "one core or one worker"
+        return derive_budget("streaming", config, files), "one core, one worker or nothing to read"
     largest, total = max(u.size for u in units), sum(u.size for u in units)
     if workers <= MOST_THREADS:
         name, why = "extreme", f"{workers} workers: threads that share a tokenizer are the fastest here"
-    elif len(units) < 2 * workers or largest > total / workers:
+    elif len(units) < 2 * workers:
+        name, why = "extreme", f"few units ({len(units)}) for {workers} workers: threads share the blocks of a unit"
+    elif largest > total / workers:
         # A compressed file cannot be cut, so one worker would sit over it when the others are done.
-        name, why = "extreme", f"{len(units)} units, the largest of {size(largest)}: too uneven for {workers} workers"
+        name, why = "extreme", f"one unit has {size(largest)} of {size(total)}: too uneven for {workers} processes"
     else:
         name, why = "ultra", f"{len(units)} units for {workers} workers"
     try:
-        budget = derive_budget(name, config, files)
+        budget = derive_budget(name, config, files, len(units))
     except ConfigError:
         budget = None
     if budget is None or budget.workers == 1:

@@ -40,16 +40,12 @@ from tokenmill.records import Format, Ledger, Part, Unit, printable
 log = logging.getLogger("tokenmill")
 
 ATTEMPTS = 3
+NAMED_IN_MESSAGE = 3
 # Workers are the parallelism; native threads inside them would only fight over the cores.
 _ONE_THREAD = {"FASTOKENS_BPE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-# Ctrl-C and SIGTERM may go to every process of the group; what becomes of the workers is for the parent to say.
-_PROGRAM = """
-import signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-from tokenmill.engines.worker import main
-main({connection}, {setup})
-"""
+_PROGRAM = "from tokenmill.engines.worker import main; main({connection}, {setup})"
+# These may go to every process of the group; what becomes of the workers is for the parent to say.
+_NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM)
 STOP_SECONDS = 0.5
 POLL_SECONDS = 0.1
 READ_AHEAD_BYTES = 256 << 20
@@ -109,7 +105,12 @@ class _Pool:
         inherited = [theirs.fileno(), self._setup.fileno(), self._job.store.lock]
         command = [sys.executable, "-P", "-c", program]
         environment = os.environ | _ONE_THREAD
-        process = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL, env=environment)
+        # A mask is inherited, so these signals cannot hit a worker even before its first line of Python.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)
+        try:
+            process = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL, env=environment)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         return _Worker(index, process, ours)
 
@@ -129,8 +130,9 @@ class _Pool:
         if self._set_aside:
             raise WorkerError(
                 f"{len(self._set_aside)} unit(s) failed {ATTEMPTS} times and were set aside: "
-                + "; ".join(f"unit {name}: {why}" for name, why in self._set_aside.items())
-                + f". Everything else is committed: {again(self._job.config)} to try just these again"
+                + "; ".join(f"unit {name}: {why}" for name, why in list(self._set_aside.items())[:NAMED_IN_MESSAGE])
+                + f". Everything else is committed: {again(self._job.config)} to try just these again, with "
+                "fewer --num-workers if memory was short"
             )
 
     def _give(self, worker: _Worker) -> None:
