@@ -242,7 +242,7 @@ def test_progress_of_workers_is_live(corpus: Path, tmp_path: Path, tiny_tokenize
     """Reports arrive while units run, and in the end they add up to what the receipts say."""
     seen: list[Meter] = []
 
-    def display(meter: Meter, _: Path) -> Any:
+    def display(meter: Meter) -> Any:
         seen.append(meter)
         return threading.Lock()
 

@@ -19,7 +19,7 @@ from tokenmill.engines import AUTO, ENGINES
 from tokenmill.errors import ConfigError, Interrupted, TokenmillError
 from tokenmill.execute import RunResult, run
 from tokenmill.interrupt import stop_on_signals
-from tokenmill.progress import Meter, Timeline, log_lines
+from tokenmill.progress import Meter, log_lines
 from tokenmill.records import printable
 
 log = logging.getLogger("tokenmill")
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(args: argparse.Namespace) -> int:
     config = _config(args)
     with stop_on_signals(f"interrupted; {again(config)} to continue") as stop:
-        result = run(config, stop=stop, display=lambda meter, logs: _display(args, meter, logs))
+        result = run(config, stop=stop, display=lambda meter: _visible(args, meter))
     _report(args, result)
     return 0 if result.complete else 3
 
@@ -182,14 +182,6 @@ def _config(args: argparse.Namespace) -> Config:
     if output is not None:
         values["output"] = output
     return load_config(values, args.config)
-
-
-@contextmanager
-def _display(args: argparse.Namespace, meter: Meter, logs: Path) -> Iterator[None]:
-    with ExitStack() as stack:
-        stack.enter_context(Timeline(meter, logs))
-        stack.enter_context(_visible(args, meter))
-        yield
 
 
 def _visible(args: argparse.Namespace, meter: Meter) -> AbstractContextManager[object]:

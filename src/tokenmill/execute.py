@@ -21,14 +21,14 @@ from tokenmill.finish import finish, too_many_rejects, write_rejects
 from tokenmill.job import Job, open_job
 from tokenmill.memory import Budget, derive_budget
 from tokenmill.plan import Plan, make_plan
-from tokenmill.progress import Meter, size
+from tokenmill.progress import Meter, Timeline, size
 from tokenmill.records import Ledger, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
 MEMORY_SECONDS = 1.0
 
-Display = Callable[[Meter, Path], AbstractContextManager[object]]
+Display = Callable[[Meter], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
                 for unit in pending:
                     if job.store.receipt_path(unit).exists():
                         job.store.reset(unit)
-                with (display or _no_display)(meter, job.store.logs):
+                with Timeline(meter, job.store.logs), (display or nullcontext)(meter):
                     engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
                 manifest = finish(job)
         return _result(job, manifest, meter, already_complete=False)
@@ -104,10 +104,6 @@ def _tell_intention(job: Job, pending: list[Unit], why: str) -> None:
         f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}"
     )
     log.info(f"{job.budget}{f' (chosen: {why})' if why else ''}")
-
-
-def _no_display(meter: Meter, logs: Path) -> AbstractContextManager[object]:  # noqa: ARG001
-    return nullcontext()
 
 
 def _pending(job: Job, meter: Meter) -> list[Unit]:

@@ -49,9 +49,12 @@ class Job:
             "max_document_bytes": c.max_document_bytes,
         }
 
-    @cached_property
+    @property
     def description(self) -> dict[str, Any]:
-        """The job as written to plan.json. Nothing in it tells the machine, the folder or the time."""
+        """The job as written to plan.json. Nothing in it tells the machine, the folder or the time.
+
+        Not kept: with many input files it is larger than the plan itself.
+        """
         t = self.tokenizer
         return {
             "format_version": FORMAT_VERSION,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -198,11 +199,11 @@ class ChunkWriter:
             self._ids.close()
 
 
-def write_atomically(path: Path, data: bytes, temporary: Path) -> None:
+def write_atomically(path: Path, pieces: Iterable[str], temporary: Path) -> None:
     """Replace a file as a whole: readers see the old content or the new, also after a crash."""
     temp = temporary / path.name
-    with temp.open("wb") as file:
-        file.write(data)
+    with temp.open("w", encoding="ascii") as file:
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
     temp.rename(path)
