@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import logging
 import os
 import random
 import signal
@@ -214,6 +215,20 @@ def test_a_unit_that_keeps_failing_is_set_aside_and_can_be_run_later(
     killer.join()
     run(engine="ultra", num_workers=2, **OPTIONS)
     assert tree(tmp_path / "out") == expected
+
+
+def test_a_worker_over_its_share_of_memory_is_replaced_and_nothing_changes(
+    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tokenmill")
+    (inputs / "a.jsonl").write_bytes(texts(*("x" * 1000 for _ in range(4000))))
+    options: dict[str, Any] = {"seq_len": 16, "sequences_per_chunk": 50_000}
+    run(engine="streaming", output=tmp_path / "fresh", **options)
+    for cost in ("SINGLE_BYTES", "PROCESS_BYTES"):
+        monkeypatch.setattr(f"tokenmill.memory.{cost}", 1)
+    run(engine="ultra", num_workers=1, max_memory="2MB", **options)
+    assert caplog.text.count("over its share of memory: replaced at a checkpoint") >= 2
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
 
 @EVERY
