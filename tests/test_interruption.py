@@ -126,10 +126,12 @@ def test_temporary_files_of_a_dead_run_are_cleaned_up(tmp_path: Path, big_job: l
 def test_a_second_process_in_the_directory_is_refused(big_job: list[str], tmp_path: Path) -> None:
     first = subprocess.Popen(big_job, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: chunks(tmp_path / "out") > 1, first)
+    first.send_signal(signal.SIGSTOP)  # or it might be done before the second one looks
     second = subprocess.run(big_job, capture_output=True, text=True)
+    first.send_signal(signal.SIGCONT)
+    first.communicate(timeout=120)
     assert second.returncode == 1
     assert "another run is writing" in second.stderr
-    first.communicate(timeout=120)
     assert first.returncode == 0
 
 

@@ -1,7 +1,7 @@
 """The memory budget: how much there is, and what follows from it for workers, buffers and queues.
 
 The costs are measured (docs/engines.md says how) and rounded up. They hold for documents of ordinary size; a document
-of many megabytes costs about ten times its size while it is encoded, wherever it is encoded.
+of many megabytes costs about ten times its size while it is encoded (measured: 68 MB of JSON, 848 MB at the peak).
 """
 
 from __future__ import annotations
