@@ -281,15 +281,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 @pytest.mark.parametrize("engine", ["enhanced", "streaming", "extreme"])
 def test_memory_does_not_grow_with_the_corpus(inputs: Path, tmp_path: Path, tiny_tokenizer: str, engine: str) -> None:
-    """The old fault of enhanced. Ten times the input may not cost more than noise."""
+    """The old fault of enhanced.
+
+    The smaller input is large enough to fill every buffer; if the larger one's text and tokens (a token a byte here)
+    were kept, that would be 300 MB and more.
+    """
     rng = random.Random(6)
     lines = jsonl(*({"text": "".join(rng.choices("abcdef ", k=2000))} for _ in range(2500)))
     peaks = []
-    for count in (1, 10):
+    for count in (4, 16):
         folder = inputs / str(count)
         folder.mkdir()
         for n in range(count):
             (folder / f"{n}.jsonl").write_bytes(lines)
         command = [sys.executable, "-c", PEAK, folder, tmp_path / f"out{count}", engine, tiny_tokenizer]
         peaks.append(int(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout))
-    assert peaks[1] < peaks[0] + 40_000  # kB; the input grows by 45 MB
+    assert peaks[1] < peaks[0] + 80_000  # kB; the input grows by 60 MB
