@@ -104,13 +104,23 @@ def test_files_that_are_no_input_are_left_out_and_named(inputs: Path, caplog: py
     (inputs / "README.md").write_text("# read me")
     (inputs / "dataset_info.json").write_text('{\n  "features": {}\n}\n')
     (inputs / "array.json").write_text('[\n{"text": "a"},\n{"text": "b"}\n]\n')
+    (inputs / "registry.json").write_text('{\n"all": [\n{"n": 1},\n{"n": 2},\n{"n": 3}\n]}\n')
     (inputs / "app.log").write_text('started\n{"text": "a"}\nended\n')
     (inputs / ".cache").mkdir()
     (inputs / ".hidden.jsonl").write_bytes(LINE)
     os.mkfifo(inputs / "pipe.jsonl")
     found = plan(inputs)
     assert [i.name for i in found.inputs] == ["a.jsonl"]
-    left_out = {"README.md", "dataset_info.json", "array.json", "app.log", ".cache", ".hidden.jsonl", "pipe.jsonl"}
+    left_out = {
+        "README.md",
+        "dataset_info.json",
+        "array.json",
+        "registry.json",
+        "app.log",
+        ".cache",
+        ".hidden.jsonl",
+        "pipe.jsonl",
+    }
     assert set(found.left_out) == left_out
     assert f"left out {len(left_out)} file(s)" in caplog.text
 

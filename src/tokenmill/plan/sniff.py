@@ -108,10 +108,10 @@ def _codec(head: bytes) -> Codec:
 def _format(head: bytes, text: bytes, whole: bool, named: Format | None, name: str) -> Format:
     if head.startswith(b"PAR1"):
         return Format.PARQUET
-    first, any_line = _json_lines(text, whole)
+    first, most = _json_lines(text, whole)
     is_json = _stem(name).endswith(".json")
-    # A shard may begin with a broken line; but only in a file that claims to be JSON is a later one enough.
-    if first or (any_line and (is_json or named is Format.JSONL) and not text.lstrip().startswith(b"[")):
+    # A shard may begin with a broken line; a JSON document of many lines may hold an object on one of them.
+    if first or (most and is_json):
         return Format.JSONL
     if named is not None:
         return named
@@ -137,14 +137,14 @@ def _decompress_head(file: BinaryIO, codec: Codec) -> tuple[bytes, bool]:
 
 
 def _json_lines(text: bytes, whole: bool) -> tuple[bool, bool]:
-    """Whether the first line, and whether any line, is a JSON object; a cut-off line that opens one counts."""
+    """Whether the first line, and whether half of them, are JSON objects; a cut-off line that opens one counts."""
     lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     last = lines.pop()
     verdicts = [_is_object(line) for line in lines if line.strip()]
     if last.strip():
         opens = not whole and not verdicts and re.match(rb'\s*\{\s*"', last) is not None
         verdicts.append(opens or _is_object(last))
-    return bool(verdicts) and verdicts[0], any(verdicts)
+    return bool(verdicts) and verdicts[0], bool(verdicts) and 2 * sum(verdicts) >= len(verdicts)
 
 
 def _is_object(line: bytes) -> bool:
