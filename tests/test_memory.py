@@ -11,7 +11,6 @@ from tokenmill.config import Config
 from tokenmill.engines.auto import choose
 from tokenmill.errors import ConfigError
 from tokenmill.memory import MB, _cgroup_limits, derive_budget, machine_memory
-from tokenmill.records import Part, Unit
 
 
 def config(memory: str | None = None, workers: int | None = None) -> Config:
@@ -38,10 +37,9 @@ def test_workers_are_as_many_as_the_budget_allows(engine: str) -> None:
     assert few.worker_bytes * few.workers <= 1500 * MB
 
 
-def units(count: int) -> list[Unit]:
-    """So many units of equal size; less than none: the first of them is larger than all others together."""
-    sizes = [1] * count if count > 0 else [-2 * count, *[1] * -count]
-    return [Unit(n, (Part(n),), size) for n, size in enumerate(sizes)]
+def sizes(count: int) -> list[int]:
+    """Of so many equal units; less than none: the first of them is larger than all others together."""
+    return [1] * count if count > 0 else [-2 * count, *[1] * -count]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_auto_chooses_by_units_workers_and_memory(
     workers: int, count: int, memory: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tokenmill.engines.auto.available_cores", lambda: 16)
-    budget, why = choose(config(memory, workers), units(count), 10)
+    budget, why = choose(config(memory, workers), sizes(count))
     assert budget.engine == engine
     assert why
 

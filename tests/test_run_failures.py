@@ -25,7 +25,9 @@ def test_what_was_left_out_is_written_down(inputs: Path, tmp_path: Path, run: Ru
     (inputs / "README.md").write_text("# read me")
     result = run()
     assert result.left_out == 1
-    assert tokenmill.open(tmp_path / "out").manifest["left_out"] == {"README.md": "not JSON Lines, Parquet or .txt"}
+    assert tokenmill.open(tmp_path / "out").manifest["left_out"] == [
+        {"name": "README.md", "why": "not JSON Lines, Parquet or .txt"}
+    ]
     (inputs / "NOTES.md").write_text("more")
     assert run().already_complete
 
@@ -35,7 +37,7 @@ def test_the_output_of_another_job_below_the_input_is_not_read(inputs: Path, tmp
     run(output=inputs / "older")
     run()
     assert documents(tmp_path / "out") == [b"a"]
-    assert list(tokenmill.open(tmp_path / "out").manifest["left_out"]) == ["older/plan.json"]
+    assert [e["name"] for e in tokenmill.open(tmp_path / "out").manifest["left_out"]] == ["older/job.json"]
 
 
 def test_more_rejects_than_allowed_stop_the_job_which_can_go_on(inputs: Path, tmp_path: Path, run: Run) -> None:

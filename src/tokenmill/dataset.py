@@ -5,8 +5,10 @@ from __future__ import annotations
 import bisect
 import json
 import operator
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -14,6 +16,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tokenmill.errors import OutputError
+from tokenmill.manifest import Index, read_manifest
 from tokenmill.records import Ids, printable
 
 
@@ -36,14 +39,20 @@ class Rows:
     of a training framework: it pickles, and maps files only when they are first touched.
     """
 
-    def __init__(self, root: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, root: Path) -> None:
+        index = _read_index(root / "manifest.json")
         self.root = root
-        self.manifest = manifest
-        self.seq_len: int = manifest["options"]["seq_len"]
-        self.dtype = np.dtype(manifest["tokenizer"]["dtype"])
-        self._names: list[str] = [c["name"] for c in manifest["chunks"]]
-        self._ends: list[int] = list(accumulate(c["rows"] for c in manifest["chunks"]))
+        self.seq_len = index.options.seq_len
+        self.dtype = np.dtype(index.tokenizer.dtype)
+        self._names = [c.name for c in index.chunks]
+        self._ends = array("Q", accumulate(c.rows for c in index.chunks))
         self._maps: dict[int, Ids] = {}
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """All of manifest.json, read when it is first asked for: a million chunks make it large."""
+        found: dict[str, Any] = json.loads((self.root / "manifest.json").read_bytes())
+        return found
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -86,7 +95,7 @@ class Rows:
         return self._maps[number]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_maps": {}}
+        return {k: v for k, v in self.__dict__.items() if k != "manifest"} | {"_maps": {}}
 
     def documents(self) -> Iterator[StoredDocument]:
         """All documents in order, put together again across rows and chunks of a unit."""
@@ -110,15 +119,17 @@ class Rows:
                 carry.append(tokens[start:])
 
 
-def open(output: str | Path) -> Rows:
-    """Open a complete output directory: open("tokenized")[0] -> the first row."""
-    root = Path(output)
-    path = root / "manifest.json"
+def _read_index(path: Path) -> Index:
     try:
-        manifest = json.loads(path.read_bytes())
+        return read_manifest(path, Index)
     except FileNotFoundError:
-        problem = "the job there is not complete: run it again to continue" if (root / "plan.json").exists() else ""
+        unfinished = (path.parent / "job.json").exists()
+        problem = "the job there is not complete: run it again to continue" if unfinished else ""
         raise OutputError(f"{printable(path)} does not exist. {problem or 'Is this an output of tokenmill?'}") from None
     except (OSError, ValueError) as error:
         raise OutputError(f"{printable(path)} cannot be read: {error}") from error
-    return Rows(root, manifest)
+
+
+def open(output: str | Path) -> Rows:
+    """Open a complete output directory: open("tokenized")[0] -> the first row."""
+    return Rows(Path(output))

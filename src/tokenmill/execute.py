@@ -6,21 +6,22 @@ import gc
 import logging
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tokenmill.config import Config, again
 from tokenmill.encode import resolve_tokenizer
 from tokenmill.engines import AUTO, check_engine, get_engine
 from tokenmill.engines.auto import choose
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
-from tokenmill.finish import finish, too_many_rejects, write_rejects
+from tokenmill.finish import finish, read_summary, too_many_rejects, write_rejects
 from tokenmill.job import Job, open_job
+from tokenmill.manifest import Summary
 from tokenmill.memory import Budget, derive_budget
-from tokenmill.plan import Plan, make_plan
+from tokenmill.plan import Plan, Units, make_plan
 from tokenmill.progress import Meter, Timeline, size
 from tokenmill.records import Ledger, Unit, printable
 
@@ -56,12 +57,11 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
     plan = make_plan(config)
     budget, why = _budget(config, plan)
     with _output_errors(config), open_job(config, plan, tokenizer, budget) as job:
-        meter = Meter(total_bytes=sum(u.size for u in job.plan.units))
+        meter = Meter(total_bytes=sum(job.plan.sizes))
         pending = _pending(job, meter)
-        manifest = job.store.read_json(job.store.manifest)
-        if not pending and manifest is not None and manifest.get("run_id") == job.run_id:
+        if not pending and (summary := read_summary(job.store)) is not None and summary.run_id == job.run_id:
             job.store.conclude()
-            return _result(job, manifest, meter, already_complete=True)
+            return _result(job, summary, meter, already_complete=True)
         _tell_intention(job, pending, why)
         with closing(get_engine(budget.engine)) as engine:
             engine.warm_up(job, pending)
@@ -72,14 +72,14 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
                         job.store.reset(unit)
                 with Timeline(meter, job.store.logs), (display or nullcontext)(meter):
                     engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
-                manifest = finish(job)
-        return _result(job, manifest, meter, already_complete=False)
+                summary = finish(job)
+        return _result(job, summary, meter, already_complete=False)
 
 
 def _budget(config: Config, plan: Plan) -> tuple[Budget, str]:
     if config.engine == AUTO:
-        return choose(config, plan.units, len(plan.inputs))
-    return derive_budget(config.engine, config, len(plan.inputs), len(plan.units)), ""
+        return choose(config, plan.sizes)
+    return derive_budget(config.engine, config, len(plan.sizes)), ""
 
 
 @contextmanager
@@ -96,26 +96,26 @@ def _output_errors(config: Config) -> Iterator[None]:
         ) from error
 
 
-def _tell_intention(job: Job, pending: list[Unit], why: str) -> None:
-    total, tokenizer = len(job.plan.units), job.tokenizer
+def _tell_intention(job: Job, pending: Units, why: str) -> None:
+    total, tokenizer = len(job.plan.sizes), job.tokenizer
     done = f", {total - len(pending)} of them done before" if len(pending) < total else ""
     log.info(
-        f"{len(job.plan.inputs):,} files, {size(sum(i.size for i in job.plan.inputs))}, in {total:,} units{done}; "
+        f"{job.plan.files:,} files, {size(sum(job.plan.sizes))}, in {total:,} units{done}; "
         f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}"
     )
     log.info(f"{job.budget}{f' (chosen: {why})' if why else ''}")
 
 
-def _pending(job: Job, meter: Meter) -> list[Unit]:
+def _pending(job: Job, meter: Meter) -> Units:
     """The units that are still to be run, or to be run again; the meter starts from the others."""
-    pending = []
-    for unit in job.plan.units:
+    pending = array("Q")
+    for unit in job.plan.units():
         if receipt := job.finished(unit):
             meter.add(receipt.ledger, unit.size)
         else:
-            pending.append(unit)
+            pending.append(unit.index)
     meter.start()
-    return pending
+    return job.plan.units(pending)
 
 
 class _RunMonitor:
@@ -164,15 +164,15 @@ def _over_limit(job: Job, ledger: Ledger) -> TokenmillError:
     return too_many_rejects(job, ledger)
 
 
-def _result(job: Job, manifest: dict[str, Any], meter: Meter, *, already_complete: bool) -> RunResult:
-    receipts = filter(None, map(job.store.receipt, job.plan.units))
+def _result(job: Job, summary: Summary, meter: Meter, *, already_complete: bool) -> RunResult:
+    receipts = filter(None, map(job.store.receipt, job.plan.units()))
     paths = (p for r in receipts for c in r.chunks for p in job.store.chunk_paths(c))
     return RunResult(
         output=job.store.root,
-        files=len(job.plan.inputs),
-        ledger=Ledger(**manifest["ledger"]),
-        missing=manifest["missing"],
-        left_out=len(manifest["left_out"]),
+        files=job.plan.files,
+        ledger=summary.ledger,
+        missing=summary.missing,
+        left_out=len(job.plan.left_out or ()),
         output_bytes=sum(p.stat().st_size for p in paths),
         already_complete=already_complete,
         meter=meter.freeze(),

@@ -14,36 +14,56 @@ from typing import Any
 from tokenmill.config import again
 from tokenmill.errors import LedgerError, RejectLimitError
 from tokenmill.job import Job
+from tokenmill.manifest import Summary, read_manifest
 from tokenmill.records import Format, Ledger, Receipt, Unit, printable
+from tokenmill.store import Store, found_damaged
 
 
-def finish(job: Job) -> dict[str, Any]:
+def read_summary(store: Store) -> Summary | None:
+    """The head of the manifest, if there is one."""
+    with found_damaged(store.manifest):
+        try:
+            return read_manifest(store.manifest, Summary)
+        except FileNotFoundError:
+            return None
+
+
+def finish(job: Job) -> Summary:
     """Write rejects.jsonl and manifest.json, unless there are more rejects than the job allows."""
     ledger = Ledger()
     missing: dict[str, str] = {}
-    units: list[dict[str, Any]] = []
-    chunks: list[dict[str, Any]] = []
-    for unit, receipt, firsts in _receipts(job):
+    for unit, receipt, _ in _receipts(job):
         ledger.add(receipt.ledger)
-        missing.update((job.plan.inputs[file].name, why) for file, why in receipt.missing.items())
-        units.append(_unit_entry(unit, receipt, firsts))
-        chunks += [{"unit": unit.index, **asdict(c)} for c in receipt.chunks]
+        names = {part.file: file.name for part, file in zip(unit.parts, unit.files, strict=True)}
+        missing.update((names[file], why) for file, why in receipt.missing.items())
     ledger.check(job.config.seq_len, "the whole job")
     listed = write_rejects(job)
     if listed != ledger.rejected:
         raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
     check_rejects(job, ledger)
-    manifest = {
-        **job.description,
-        "run_id": job.run_id,
-        "units": units,
-        "chunks": chunks,
-        "ledger": ledger.to_json(),
-        "missing": missing,
-        "left_out": job.plan.left_out,
+    summary = Summary(run_id=job.run_id, ledger=ledger, missing=missing)
+    job.store.write_pieces(job.store.manifest, _manifest(job, summary))
+    return summary
+
+
+def _manifest(job: Job, summary: Summary) -> Iterator[str]:
+    """The manifest in pieces, a line for each file, unit and chunk: there may be a million of them."""
+    head = {"run_id": summary.run_id, "ledger": summary.ledger.to_json(), "missing": summary.missing, **job.description}
+    lists: dict[str, Iterator[dict[str, Any]]] = {
+        "inputs": (asdict(file) for _, file in job.plan.inputs()),
+        "units": (_unit_entry(*entry) for entry in _receipts(job)),
+        "chunks": ({"unit": u.index, **asdict(c)} for u, receipt, _ in _receipts(job) for c in receipt.chunks),
+        "left_out": ({"name": name, "why": why} for name, why in job.plan.left_out or ()),
     }
-    job.store.write_json(job.store.manifest, manifest)
-    return manifest
+    yield json.dumps(head, indent=1).removesuffix("\n}")
+    for name, entries in lists.items():
+        yield f',\n "{name}": ['
+        separator = "\n  "
+        for entry in entries:
+            yield separator + json.dumps(entry)
+            separator = ",\n  "
+        yield "\n ]"
+    yield "\n}\n"
 
 
 def check_rejects(job: Job, ledger: Ledger) -> None:
@@ -70,7 +90,7 @@ def write_rejects(job: Job) -> int:
     with temp.open("w", encoding="ascii") as out:
         for unit, receipt, firsts in _receipts(job, partial=True):
             for reject in _rejects(job, unit, receipt):
-                out.write(json.dumps(_public_reject(job, unit, firsts, reject)) + "\n")
+                out.write(json.dumps(_public_reject(unit, firsts, reject)) + "\n")
                 listed += reject["records"]
         out.flush()
         os.fsync(out.fileno())
@@ -83,8 +103,9 @@ def _receipts(job: Job, partial: bool = False) -> Iterator[tuple[Unit, Receipt, 
 
     None where an earlier part of the same file could not be read, so that nobody knows.
     """
-    lines: dict[int, int | None] = {}
-    for unit in job.plan.units:
+    file = -1
+    line: int | None = 1
+    for unit in job.plan.units():
         receipt = job.store.receipt(unit)
         if receipt is None:
             if partial:
@@ -100,9 +121,11 @@ def _receipts(job: Job, partial: bool = False) -> Iterator[tuple[Unit, Receipt, 
                 raise LedgerError(f"unit {unit.name} has no receipt, please report this")
         firsts = []
         for part, count in zip(unit.parts, receipt.lines, strict=True):
-            before = lines.get(part.file, 1)
+            # The parts of a file follow one another.
+            before = line if part.file == file else 1
             firsts.append(before)
-            lines[part.file] = None if before is None or part.file in receipt.missing else before + count
+            file = part.file
+            line = None if before is None or file in receipt.missing else before + count
         yield unit, receipt, firsts
 
 
@@ -128,8 +151,8 @@ def _rejects(job: Job, unit: Unit, receipt: Receipt) -> Iterator[dict[str, Any]]
             yield json.loads(line)
 
 
-def _public_reject(job: Job, unit: Unit, firsts: list[int | None], reject: dict[str, Any]) -> dict[str, Any]:
-    file = job.plan.inputs[unit.parts[reject["part"]].file]
+def _public_reject(unit: Unit, firsts: list[int | None], reject: dict[str, Any]) -> dict[str, Any]:
+    file = unit.files[reject["part"]]
     first = firsts[reject["part"]]
     is_parquet = file.format is Format.PARQUET
     return {

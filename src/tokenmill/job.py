@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from tokenmill.config import Config
 from tokenmill.encode import Encoder, Tokenizer, build_encoder
 from tokenmill.errors import DifferentJobError, OutputError
 from tokenmill.memory import Budget
-from tokenmill.plan import Plan
+from tokenmill.plan import NAMED_IN_MESSAGE, Plan
 from tokenmill.records import InputFile, Receipt, Unit, printable
 from tokenmill.store import Checkpoint, Store
 
 FORMAT_VERSION = 1
-
-_NAMED_IN_MESSAGE = 5
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,7 @@ class Job:
 
     @property
     def description(self) -> dict[str, Any]:
-        """The job as written to plan.json. Nothing in it tells the machine, the folder or the time.
-
-        Not kept: with many input files it is larger than the plan itself.
-        """
+        """The job as written to job.json. Nothing in it tells the machine, the folder or the time."""
         t = self.tokenizer
         return {
             "format_version": FORMAT_VERSION,
@@ -68,17 +67,17 @@ class Job:
                 "pad_id": t.pad_id,
                 "dtype": t.dtype.name,
             },
-            **self.plan.to_json(),
         }
 
     @cached_property
     def run_id(self) -> str:
-        return hashlib.sha256(json.dumps(self.description, sort_keys=True).encode()).hexdigest()
+        description = json.dumps(self.description, sort_keys=True)
+        return hashlib.sha256(f"{description}\n{self.plan.digest}".encode()).hexdigest()
 
     @contextmanager
     def underway(self) -> Iterator[None]:
         """From here on the directory is written to, and nothing in it may say that it is complete."""
-        self.store.prepare(self.description)
+        self.store.prepare(self.description, self.plan)
         yield
         self.store.conclude()
 
@@ -123,26 +122,28 @@ def open_job(config: Config, plan: Plan, tokenizer: Tokenizer, budget: Budget) -
         if config.overwrite:
             store.clear()
         job = Job(config, plan, tokenizer, store, budget)
-        stored = store.read_json(store.plan)
-        yield job if stored is None else _continue(job, stored)
+        stored = store.read_json(store.job)
+        before = store.read_plan(plan.root)
+        if stored is None or before is None:
+            store.refuse_without_plan()
+            yield job
+        else:
+            yield _continue(job, stored, before)
 
 
-def _continue(job: Job, stored: dict[str, Any]) -> Job:
+def _continue(job: Job, stored: dict[str, Any], before: Plan) -> Job:
     """The job on the units that were planned first, once it is certain that it is the same job."""
-    differences = list(_differences(job, stored))
+    changes = _Changes(before, job.plan)
+    differences = [*_differences(job, stored), *changes.told()]
     if differences:
         raise DifferentJobError(
             f"{printable(job.store.root)} holds a different job: {'; '.join(differences)}. Choose another directory, "
             "or start anew with --overwrite"
         )
-    plan = replace(Plan.from_json(stored, job.plan.root), left_out=job.plan.left_out)
-    found = {i.name: i for i in job.plan.inputs}
-    for index, file in enumerate(plan.inputs):
-        if file.problem and not found[file.name].problem:
-            plan = plan.with_input(index, found[file.name])
+    before.left_out = job.plan.left_out
     # A renamed file is the same tokenizer, and keeps the name that is written down.
     tokenizer = replace(job.tokenizer, name=stored["tokenizer"]["name"])
-    return replace(job, plan=plan, tokenizer=tokenizer)
+    return replace(job, plan=before.with_inputs(changes.repaired), tokenizer=tokenizer)
 
 
 def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:
@@ -157,23 +158,40 @@ def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:
         yield f"the tokenizer was {old['name']} ({old['sha256'][:12]}) and is {job.tokenizer.name} with other content"
     elif {**old, "name": ""} != {**new["tokenizer"], "name": ""}:
         yield "the tokenizer's special tokens differ"
-    before = {i["name"]: i for i in stored["inputs"]}
-    now = {i.name: i for i in job.plan.inputs}
-    yield from _listed("input gone", [n for n in before if n not in now])
-    yield from _listed("input added", [n for n in now if n not in before])
-    yield from _listed("input changed", [n for n, i in now.items() if n in before and _changed(before[n], i)])
 
 
-def _changed(before: dict[str, Any], now: InputFile) -> bool:
-    # A file that could not be read when the job was planned may have been repaired; one that can no longer be read
-    # is missing, not different.
-    if before["problem"] or now.problem:
-        return False
-    return bool(before["fingerprint"] != now.fingerprint)
+class _Changes:
+    """What became of the inputs between two plans. Both list them in the order of their bytes: one pass will do."""
 
+    def __init__(self, before: Plan, now: Plan) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._counts: Counter[str] = Counter()
+        self.repaired: dict[int, InputFile] = {}
+        olds = ((os.fsencode(file.name), "old", number, file) for number, file in before.inputs())
+        news = ((os.fsencode(file.name), "new", number, file) for number, file in now.inputs())
+        for _, group in groupby(heapq.merge(olds, news, key=lambda e: e[:2]), key=lambda e: e[0]):
+            found = {which: (number, file) for _, which, number, file in group}
+            if "new" not in found:
+                self._note("input gone", found["old"][1])
+            elif "old" not in found:
+                self._note("input added", found["new"][1])
+            else:
+                self._compare(*found["old"], found["new"][1])
 
-def _listed(what: str, names: list[str]) -> Iterator[str]:
-    if names:
-        more = len(names) - _NAMED_IN_MESSAGE
-        shown = ", ".join(map(printable, names[:_NAMED_IN_MESSAGE]))
-        yield f"{what}: {shown}{f' and {more} more' if more > 0 else ''}"
+    def _compare(self, number: int, old: InputFile, new: InputFile) -> None:
+        # A file that could not be read when the job was planned may have been repaired; one that can no longer be read
+        # is missing, not different.
+        if old.problem and not new.problem:
+            self.repaired[number] = new
+        elif not old.problem and not new.problem and old.fingerprint != new.fingerprint:
+            self._note("input changed", new)
+
+    def _note(self, what: str, file: InputFile) -> None:
+        self._counts[what] += 1
+        if self._counts[what] <= NAMED_IN_MESSAGE:
+            self._names.setdefault(what, []).append(printable(file.name))
+
+    def told(self) -> Iterator[str]:
+        for what, names in self._names.items():
+            more = self._counts[what] - len(names)
+            yield f"{what}: {', '.join(names)}{f' and {more} more' if more > 0 else ''}"

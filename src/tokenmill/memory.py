@@ -19,7 +19,7 @@ MB = 1_000_000
 PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer and its reference
 THREAD_BYTES = 130 * MB  # a thread that encodes: the cache of the encoder has a ceiling per thread
 BLOCK_BYTES = 20 * MB  # a block under way: lines, texts, ids, rows
-FILE_BYTES = 1200  # an input file in the plan
+READ_AHEAD_BYTES = 64 * MB  # of each file that is read ahead: more than a disk gives while a worker does a block
 SINGLE_BYTES = PROCESS_BYTES + THREAD_BYTES + 3 * BLOCK_BYTES
 
 
@@ -32,6 +32,8 @@ class Budget:
     workers: int
     """Processes of ultra, tokenizer threads of extreme; 1 elsewhere."""
     worker_bytes: int = 0
+    read_ahead: int = 0
+    """Bytes of each of the next files that ultra has the kernel read ahead."""
     ring: int = 0
     """Blocks that may be under way at a time in extreme."""
 
@@ -44,6 +46,7 @@ class Budget:
         text += " (half of the machine's): " if self.of_machine else ": "
         if self.engine == "ultra":
             text += f"worker processes: {self.workers}, which may use up to {size(self.worker_bytes)} each"
+            text += f", {size(self.read_ahead)} of each next file read ahead"
         elif self.engine == "extreme":
             text += f"tokenizer threads: {self.workers}, blocks under way: {self.ring}"
         else:
@@ -53,25 +56,28 @@ class Budget:
         return text
 
 
-def derive_budget(engine: str, config: Config, files: int = 0, units: int = 1 << 30) -> Budget:
+def derive_budget(engine: str, config: Config, units: int = 1 << 30) -> Budget:
     """Workers, shares and queues from the budget, or an error that names the smallest budget that would do."""
     total = config.max_memory or machine_memory() // 2
     wanted = config.num_workers or default_workers()
-    plan = FILE_BYTES * files
     if engine == "ultra":
-        base, each, most = PROCESS_BYTES + plan, SINGLE_BYTES, units
+        base, each, most = PROCESS_BYTES, SINGLE_BYTES, units
     elif engine == "extreme":
         # The loop, and the second unit under way, hold a block of their own.
-        base, each, most = PROCESS_BYTES + plan + 2 * BLOCK_BYTES, THREAD_BYTES + 3 * BLOCK_BYTES, wanted
+        base, each, most = PROCESS_BYTES + 2 * BLOCK_BYTES, THREAD_BYTES + 3 * BLOCK_BYTES, wanted
     else:
-        base, each, most = plan, SINGLE_BYTES, 1
+        base, each, most = 0, SINGLE_BYTES, 1
     _refuse_below(base + each, total, engine)
     workers = max(1, min(wanted, most, (total - base) // each))
+    # Half of what the workers do not need at the least is for the kernel's cache of the next files.
+    spare = (total - base - workers * each) // 2
+    read_ahead = min(READ_AHEAD_BYTES, spare // max(1, config.prefetch_files)) if engine == "ultra" else 0
     return Budget(
         total=total,
         engine=engine,
         workers=workers,
-        worker_bytes=(total - base) // workers if engine == "ultra" else 0,
+        worker_bytes=(total - base - read_ahead * config.prefetch_files) // workers if engine == "ultra" else 0,
+        read_ahead=read_ahead,
         ring=3 * workers + 2 if engine == "extreme" else 0,
         asked=config.num_workers or 1,
         of_machine=config.max_memory is None,

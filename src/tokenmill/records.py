@@ -70,6 +70,10 @@ class InputFile:
     codec: Codec
     problem: str | None = None
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> InputFile:
+        return cls(**{**data, "format": Format(data["format"]), "codec": Codec(data["codec"])})
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -89,12 +93,27 @@ class Unit:
 
     index: int
     parts: tuple[Part, ...]
+    files: tuple[InputFile, ...]
+    """The file of each part, so that whoever runs a unit need not know the other 100,000 files of the job."""
     size: int
     """Bytes of the input that it stands for, to show progress."""
 
     @property
     def name(self) -> str:
         return f"{self.index:05d}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "unit": self.index,
+            "size": self.size,
+            "parts": [[p.file, p.start, p.end] for p in self.parts],
+            "files": [asdict(f) for f in self.files],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Unit:
+        parts = tuple(Part(*p) for p in data["parts"])
+        return cls(data["unit"], parts, tuple(InputFile.from_json(f) for f in data["files"]), data["size"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The output directory: what lies where, and how a unit is committed.
 
-OUT/plan.json                 the job: options, tokenizer, inputs, units; written once, first
+OUT/job.json, OUT/plan.jsonl  the job: options and tokenizer; inputs and units, a unit per line; written once, first
 OUT/chunks/00007-0000.npy     rows;  .docs.npy: where documents end;  .ids.jsonl: their ids, with --id-field
 OUT/units/00007.json          receipt: the commit point. A unit with a receipt is done, one without never happened
 OUT/units/00007.checkpoint.json   how far an interrupted unit came; gone once there is a receipt
@@ -16,16 +16,17 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tokenmill.errors import OutputBusyError, OutputError
+from tokenmill.plan import Plan
+from tokenmill.plan.spool import Spool
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Receipt, Unit, printable
 from tokenmill.write import EMPTY, Partial, npy_header, write_atomically
 
@@ -53,7 +54,7 @@ class Checkpoint:
 
 
 @contextmanager
-def _damage(path: Path) -> Iterator[None]:
+def found_damaged(path: Path) -> Iterator[None]:
     """Somebody else wrote into our files: say which, and what to do."""
     try:
         yield
@@ -77,7 +78,8 @@ class Store:
         self.units = root / "units"
         self.temporary = root / "tmp"
         self.logs = root / "logs"
-        self.plan = root / "plan.json"
+        self.job = root / "job.json"
+        self.plan = root / "plan.jsonl"
         self.manifest = root / "manifest.json"
         self.rejects = root / "rejects.jsonl"
         self.lock = -1
@@ -105,31 +107,34 @@ class Store:
 
     def is_foreign(self) -> bool:
         """Whether there is something here that no run of tokenmill put here."""
-        if self.plan.exists():
+        if self.job.exists():
             return False
-        # A run that died before its plan was in place leaves no more than this.
-        ours = {self.logs, self.temporary, self.temporary / self.plan.name}
+        # A run that died before this was in place leaves no more than this.
+        ours = {self.logs, self.temporary, self.temporary / self.job.name}
         found = {*self.root.iterdir(), *(self.temporary.iterdir() if self.temporary.is_dir() else ())}
         return not found <= ours
 
     def clear(self) -> None:
-        """Remove a job, logs aside. The plan goes last: until then the directory is known to be ours."""
+        """Remove a job, logs aside. job.json goes last: until then the directory is known to be ours."""
         self.manifest.unlink(missing_ok=True)
         self.rejects.unlink(missing_ok=True)
         for directory in (self.units, self.chunks, self.temporary):
             shutil.rmtree(directory, ignore_errors=True)
         self.plan.unlink(missing_ok=True)
+        self.job.unlink(missing_ok=True)
 
-    def prepare(self, description: dict[str, Any]) -> None:
-        """Make the directories, the plan first; whatever a dead run left half-written goes."""
+    def prepare(self, description: dict[str, Any], plan: Plan) -> None:
+        """Make the directories, the job and its plan first; whatever a dead run left half-written goes."""
         self.temporary.mkdir(exist_ok=True)
         begun = tuple(f"{c.name.split('.')[0]}-" for c in self.units.glob("*.checkpoint.json"))
         for path in self.temporary.iterdir():
             if not path.name.startswith(begun):  # a chunk that a checkpoint may go on with
                 path.unlink()
         self.manifest.unlink(missing_ok=True)
-        if self.read_json(self.plan) != description:
-            self.write_json(self.plan, description)
+        if self.read_json(self.job) != description:
+            self.write_json(self.job, description)
+        if (stored := self.read_plan(plan.root)) is None or stored.digest != plan.digest:
+            self.write_pieces(self.plan, plan.lines())
         self.chunks.mkdir(exist_ok=True)
         self.units.mkdir(exist_ok=True)
         for checkpoint in self.units.glob("*.checkpoint.json"):
@@ -141,13 +146,14 @@ class Store:
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def write_json(self, path: Path, data: dict[str, Any]) -> None:
-        # ASCII with escapes: any file name can be written, and none can play tricks on a terminal. In pieces: the plan
-        # of 100,000 files as one string was the most memory that a run ever took.
-        pieces = json.JSONEncoder(indent=1, sort_keys=True).iterencode(data)
-        write_atomically(path, chain(pieces, ["\n"]), self.temporary)
+        # ASCII with escapes: any file name can be written, and none can play tricks on a terminal.
+        self.write_pieces(path, [json.dumps(data, indent=1, sort_keys=True), "\n"])
+
+    def write_pieces(self, path: Path, pieces: Iterable[str]) -> None:
+        write_atomically(path, pieces, self.temporary)
 
     def read_json(self, path: Path) -> dict[str, Any] | None:
-        with _damage(path):
+        with found_damaged(path):
             try:
                 data = json.loads(path.read_bytes())
             except FileNotFoundError:
@@ -155,6 +161,19 @@ class Store:
             if not isinstance(data, dict):
                 raise ValueError("not an object")
         return data
+
+    def read_plan(self, root: Path) -> Plan | None:
+        with found_damaged(self.plan):
+            try:
+                return Plan(root, Spool(path=self.plan))
+            except FileNotFoundError:
+                return None
+
+    def refuse_without_plan(self) -> None:
+        """The plan is in place before any unit: without it, units are nobody's."""
+        if self.units.is_dir() and any(self.units.iterdir()):
+            missing = self.plan if self.job.exists() else self.job
+            raise OutputError(f"{printable(missing)} is missing, but there are units: start anew with --overwrite")
 
     def receipt_path(self, unit: Unit) -> Path:
         return self.units / f"{unit.name}.json"
@@ -168,7 +187,7 @@ class Store:
     def receipt(self, unit: Unit) -> Receipt | None:
         path = self.receipt_path(unit)
         data = self.read_json(path)
-        with _damage(path):
+        with found_damaged(path):
             return None if data is None else Receipt.from_json(data)
 
     def commit(self, unit: Unit, receipt: Receipt) -> None:
@@ -180,7 +199,7 @@ class Store:
         data = self.read_json(path)
         if data is None:
             return None
-        with _damage(path):
+        with found_damaged(path):
             data["ledger"] = Ledger(**data["ledger"])
             data["chunks"] = tuple(ChunkEntry(**c) for c in data["chunks"])
             data["lines"] = tuple(data["lines"])

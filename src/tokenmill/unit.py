@@ -193,14 +193,15 @@ class UnitRun:
             except OSError as error:
                 if isinstance(error, UnreadableInputError):
                     raise _FileFailure(part.file, error) from error
-                name = printable(self._job.plan.file(part.file).name)
+                name = printable(self._unit.files[index].name)
                 problem = f"{name} cannot be read: {error.strerror or error}"
                 raise _FileFailure(part.file, UnreadableInputError(problem)) from error
             except InputChangedError as error:
                 raise _FileFailure(part.file, error) from error
 
     def _part_blocks(self, index: int, part: Part, offset: int | None) -> Iterator[Source]:
-        path, file = self._job.plan.path(part.file), self._job.plan.file(part.file)
+        file = self._unit.files[index]
+        path = self._job.plan.root / file.name
         if file.problem:
             raise UnreadableInputError(f"{printable(file.name)} cannot be read: {file.problem}")
         with path.open("rb") as opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol
 
@@ -10,8 +9,8 @@ from tokenmill.config import nearest
 from tokenmill.encode import Encoder
 from tokenmill.errors import ConfigError
 from tokenmill.job import Job
+from tokenmill.plan import Units
 from tokenmill.progress import Monitor
-from tokenmill.records import Unit
 
 # Each is the class NAMEEngine of the module of that name, imported when it is chosen.
 ENGINES = ("enhanced", "streaming", "ultra", "extreme")
@@ -21,10 +20,10 @@ AUTO = "auto"
 class Engine(Protocol):  # engines inherit, for the two methods that only one of them needs
     """Runs units with `run_unit`; it schedules, and contains no stage."""
 
-    def warm_up(self, job: Job, units: Sequence[Unit]) -> None:
+    def warm_up(self, job: Job, units: Units) -> None:
         """Start what takes time to start; the tokenizer is being checked meanwhile."""
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
+    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         """Run all units with this encoder, inside `job.budget`."""
         ...
 

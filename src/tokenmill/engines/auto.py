@@ -13,30 +13,29 @@ from tokenmill.config import Config
 from tokenmill.errors import ConfigError
 from tokenmill.memory import Budget, available_cores, default_workers, derive_budget
 from tokenmill.progress import size
-from tokenmill.records import Unit
 
 MOST_THREADS = 4
 
 
-def choose(config: Config, units: Sequence[Unit], files: int) -> tuple[Budget, str]:
-    """A budget, which names the engine, and the reason for it."""
+def choose(config: Config, sizes: Sequence[int]) -> tuple[Budget, str]:
+    """A budget, which names the engine, and the reason for it, from the sizes of the units."""
     workers = config.num_workers or default_workers()
-    if available_cores() == 1 or workers == 1 or not units:
-        return derive_budget("streaming", config, files), "one core, one worker or nothing to read"
-    largest, total = max(u.size for u in units), sum(u.size for u in units)
+    if available_cores() == 1 or workers == 1 or not sizes:
+        return derive_budget("streaming", config), "one core, one worker or nothing to read"
+    largest, total = max(sizes), sum(sizes)
     if workers <= MOST_THREADS:
         name, why = "extreme", f"{workers} workers: threads that share a tokenizer are the fastest here"
-    elif len(units) < 2 * workers:
-        name, why = "extreme", f"few units ({len(units)}) for {workers} workers: threads share the blocks of a unit"
+    elif len(sizes) < 2 * workers:
+        name, why = "extreme", f"few units ({len(sizes)}) for {workers} workers: threads share the blocks of a unit"
     elif largest > total / workers:
         # A compressed file cannot be cut, so one worker would sit over it when the others are done.
         name, why = "extreme", f"one unit has {size(largest)} of {size(total)}: too uneven for {workers} processes"
     else:
-        name, why = "ultra", f"{len(units)} units for {workers} workers"
+        name, why = "ultra", f"{len(sizes)} units for {workers} workers"
     try:
-        budget = derive_budget(name, config, files, len(units))
+        budget = derive_budget(name, config, len(sizes))
     except ConfigError:
         budget = None
     if budget is None or budget.workers == 1:
-        return derive_budget("streaming", config, files), f"the memory budget is too small for {name} to be of use"
+        return derive_budget("streaming", config), f"the memory budget is too small for {name} to be of use"
     return budget, why

@@ -9,15 +9,16 @@ import numpy as np
 from tokenmill.encode import Encoder
 from tokenmill.engines import Engine
 from tokenmill.job import Job
+from tokenmill.plan import Units
 from tokenmill.progress import Monitor
-from tokenmill.records import TokenBatch, Unit
+from tokenmill.records import TokenBatch
 from tokenmill.unit import Manner, run_unit
 
 
 class EnhancedEngine(Engine):
     """What the other engines are compared with."""
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
+    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         for unit in units:
             run_unit(job, unit, OneAtATime(encoder), monitor.update, Manner(checkpoint_batches=True))
 

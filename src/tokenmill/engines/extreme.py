@@ -18,13 +18,14 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from tokenmill.encode import Encoder
 from tokenmill.engines import Engine
 from tokenmill.job import Job
+from tokenmill.plan import Units
 from tokenmill.process import Encoded, Source
 from tokenmill.progress import Monitor
 from tokenmill.read.ring import Ring
@@ -41,7 +42,7 @@ class _OtherFailedError(Exception):
 class ExtremeEngine(Engine):
     """Threads share one tokenizer, which releases Python's lock while it encodes."""
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
+    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         # On a thread of its own: the caller may have a loop already, and Ctrl-C must reach the caller, not the loop.
         pipeline = _Pipeline(job, encoder, monitor)
         with ThreadPoolExecutor(1, "tokenmill-loop") as thread:
@@ -67,7 +68,7 @@ class _Pipeline:
         """Have every unit end at its next block."""
         self._failed = True
 
-    async def run(self, units: Sequence[Unit]) -> None:
+    async def run(self, units: Units) -> None:
         self._loop = asyncio.get_running_loop()
         waiting = iter(units)
         with (

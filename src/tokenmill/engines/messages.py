@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokenmill.job import Job
-from tokenmill.plan import Plan
 from tokenmill.records import Ledger, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every worker is given: the job without its list of inputs, which may be long."""
+    """What every worker is given: the job without its units."""
 
     job: Job
     memory: int
@@ -24,10 +23,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A unit, the part of the plan that it is about, and the name of the encoder that the parent has checked."""
+    """A unit, and the name of the encoder that the parent has checked."""
 
     unit: Unit
-    plan: Plan
     encoder: str
 
 

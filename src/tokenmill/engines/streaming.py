@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tokenmill.encode import Encoder
 from tokenmill.engines import Engine
 from tokenmill.job import Job
+from tokenmill.plan import Units
 from tokenmill.progress import Monitor
-from tokenmill.records import Unit
 from tokenmill.unit import run_unit
 
 
 class StreamingEngine(Engine):
     """Holds one block and what is made of it, whatever the size of the corpus."""
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
+    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         for unit in units:
             run_unit(job, unit, encoder, monitor.update)

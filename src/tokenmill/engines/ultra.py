@@ -22,8 +22,8 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -34,8 +34,9 @@ from tokenmill.engines import Engine
 from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Setup, Task
 from tokenmill.errors import TokenmillError, WorkerError
 from tokenmill.job import Job
+from tokenmill.plan import Units
 from tokenmill.progress import Monitor
-from tokenmill.records import Format, Ledger, Part, Unit, printable
+from tokenmill.records import Format, InputFile, Ledger, Part, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -48,7 +49,6 @@ _PROGRAM = "from tokenmill.engines.worker import main; main({connection}, {setup
 _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM)
 STOP_SECONDS = 0.5
 POLL_SECONDS = 0.1
-READ_AHEAD_BYTES = 256 << 20
 WISH_BYTES = 2 << 20
 
 
@@ -57,10 +57,10 @@ class UltraEngine(Engine):
 
     _pool: _Pool | None = None
 
-    def warm_up(self, job: Job, units: Sequence[Unit]) -> None:
+    def warm_up(self, job: Job, units: Units) -> None:
         self._pool = _Pool(job, min(job.budget.workers, len(units)))
 
-    def run(self, job: Job, units: Sequence[Unit], encoder: Encoder, monitor: Monitor) -> None:
+    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         if self._pool is None:
             self.warm_up(job, units)
         assert self._pool is not None
@@ -87,13 +87,13 @@ class _Worker:
 class _Pool:
     def __init__(self, job: Job, workers: int) -> None:
         self._job = job
-        self._queue: deque[Unit] = deque()
+        self._queue: deque[int] = deque()
         self._attempts: dict[int, int] = {}
         self._set_aside: dict[str, str] = {}
         self._ahead = _ReadAhead(job)
         # In a file, not down the socket: it holds the tokenizer, and a send of megabytes would wait for the worker.
         self._setup = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the pool, see close
-        pickle.dump(Setup(replace(job, plan=job.plan.excerpt()), job.budget.worker_bytes), self._setup)
+        pickle.dump(Setup(job, job.budget.worker_bytes), self._setup)
         self._setup.flush()
         self._workers = [self._start(index) for index in range(workers)]
 
@@ -114,11 +114,11 @@ class _Pool:
         theirs.close()
         return _Worker(index, process, ours)
 
-    def run(self, units: Iterable[Unit], encoder: str, monitor: Monitor) -> None:
+    def run(self, units: Units, encoder: str, monitor: Monitor) -> None:
         self._monitor = monitor
         self._encoder = encoder
         # The largest first: so the workers end at about the same time.
-        self._queue.extend(sorted(units, key=lambda u: -u.size))
+        self._queue.extend(sorted(units.numbers, key=lambda n: -self._job.plan.sizes[n]))
         for worker in self._workers:
             self._give(worker)
         while any(w.unit for w in self._workers):
@@ -136,12 +136,12 @@ class _Pool:
             )
 
     def _give(self, worker: _Worker) -> None:
-        worker.unit = self._queue.popleft() if self._queue else None
+        worker.unit = self._job.plan.unit(self._queue.popleft()) if self._queue else None
         worker.counted, worker.consumed = Ledger(), 0
         if worker.unit is not None:
             self._ahead.read(self._queue)
             with contextlib.suppress(OSError):
-                worker.connection.send(Task(worker.unit, self._job.plan.excerpt(worker.unit), self._encoder))
+                worker.connection.send(Task(worker.unit, self._encoder))
 
     def _hear(self, worker: _Worker) -> None:
         try:
@@ -165,7 +165,7 @@ class _Pool:
                 log.info("worker %d is over its share of memory: replaced at a checkpoint", worker.index)
                 self._take_back(worker)
                 assert worker.unit is not None
-                self._queue.appendleft(worker.unit)
+                self._queue.appendleft(worker.unit.index)
                 self._replace(worker)
             case Failed():
                 self._failed(worker, message.error)
@@ -197,7 +197,7 @@ class _Pool:
         failures = self._attempts[unit.index] = self._attempts.get(unit.index, 0) + 1
         log.warning("unit %s failed, attempt %d of %d: %s", unit.name, failures, ATTEMPTS, printable(why))
         if failures < ATTEMPTS:
-            self._queue.appendleft(unit)
+            self._queue.appendleft(unit.index)
         else:
             self._set_aside[unit.name] = printable(why)
 
@@ -233,23 +233,24 @@ class _ReadAhead:
         self._job = job
         self._asked: set[Part] = set()
 
-    def read(self, queue: Iterable[Unit]) -> None:
-        ahead = list(islice((p for u in queue for p in u.parts), self._job.config.prefetch_files))
-        for part in ahead:
+    def read(self, queue: Iterable[int]) -> None:
+        most, each = self._job.config.prefetch_files, self._job.budget.read_ahead
+        units = (self._job.plan.unit(n) for n in queue)
+        ahead = list(islice(((p, f) for u in units for p, f in zip(u.parts, u.files, strict=True)), most))
+        for part, file in ahead:
             if part not in self._asked:
-                self._advise(part)
-        self._asked = set(ahead)
+                self._advise(part, file, each)
+        self._asked = {part for part, _ in ahead}
 
-    def _advise(self, part: Part) -> None:
-        file = self._job.plan.file(part.file)
+    def _advise(self, part: Part, file: InputFile, most: int) -> None:
         start, end = part.start, part.end
         if end is None or file.format is Format.PARQUET:  # whose parts are counted in row groups
             start, end = 0, file.size
         with contextlib.suppress(OSError, AttributeError):  # a hint, which not every system takes
-            handle = os.open(self._job.plan.path(part.file), os.O_RDONLY)
+            handle = os.open(self._job.plan.root / file.name, os.O_RDONLY)
             try:
                 # The kernel takes only a few megabytes of a wish at a time.
-                for offset in range(start, min(end, start + READ_AHEAD_BYTES), WISH_BYTES):
-                    os.posix_fadvise(handle, offset, WISH_BYTES, os.POSIX_FADV_WILLNEED)
+                for offset in range(start, min(end, start + most), WISH_BYTES):
+                    os.posix_fadvise(handle, offset, min(WISH_BYTES, end - offset), os.POSIX_FADV_WILLNEED)
             finally:
                 os.close(handle)

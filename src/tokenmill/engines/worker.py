@@ -10,7 +10,6 @@ import gc
 import os
 import pickle
 import time
-from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from tokenmill.encode import Encoder, load_encoder
@@ -87,7 +86,7 @@ def _run(setup: Setup, task: Task, encoder: Encoder, connection: Connection) -> 
     reporter = _Reporter(connection, setup.memory)
     try:
         manner = Manner(checkpointed=reporter.checkpointed)
-        run_unit(replace(setup.job, plan=task.plan), task.unit, encoder, reporter.update, manner)
+        run_unit(setup.job, task.unit, encoder, reporter.update, manner)
     except _RetireError:
         return Retire()
     reporter.flush()

@@ -6,8 +6,8 @@ units), yet large enough that the padded last row of each is nothing: a row in 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import count, pairwise
 from pathlib import Path
 
 from tokenmill.records import Codec, Format, InputFile, Part, Unit
@@ -23,36 +23,45 @@ _EXPANSION = {Codec.PLAIN: 1, Codec.GZIP: 3, Codec.ZSTD: 3, Codec.BZIP2: 4, Code
 _PARQUET_EXPANSION = 2
 
 
-def cut_units(inputs: Sequence[InputFile], root: Path) -> tuple[Unit, ...]:
-    """Cut the inputs, in order, into units of about equal weight."""
-    target = min(max(sum(map(_weight, inputs)) // UNITS_WANTED, MIN_UNIT_BYTES), MAX_UNIT_BYTES)
-    units: list[tuple[list[Part], int]] = [([], 0)]
-    held = 0
-    for index, file in enumerate(inputs):
-        ranges = list(_ranges(index, file, root, target))
-        if len(ranges) > 1:
-            size = file.size // len(ranges)
-            units += [([part], size) for part in ranges]
-            units.append(([], 0))
-            held = 0
-            continue
-        if held and held + _weight(file) > target:
-            units.append(([], 0))
-            held = 0
-        parts, size = units[-1]
-        parts += ranges
-        units[-1] = (parts, size + file.size)
-        held += _weight(file)
-    return tuple(Unit(n, tuple(parts), size) for n, (parts, size) in enumerate(u for u in units if u[0]))
+def unit_bytes(total: int) -> int:
+    """How much a unit should weigh when all inputs together weigh `total`."""
+    return min(max(total // UNITS_WANTED, MIN_UNIT_BYTES), MAX_UNIT_BYTES)
 
 
-def _weight(file: InputFile) -> int:
+def weight(file: InputFile) -> int:
     factor = _PARQUET_EXPANSION if file.format is Format.PARQUET else _EXPANSION[file.codec]
     return file.size * factor + FILE_COST_BYTES
 
 
+def cut_units(inputs: Iterable[InputFile], target: int, root: Path) -> Iterator[Unit]:
+    """Cut the inputs, in order, into units of about this weight."""
+    numbers = count()
+    held: list[tuple[Part, InputFile]] = []
+    held_weight = 0
+
+    def unit(parts: list[tuple[Part, InputFile]], size: int) -> Unit:
+        return Unit(next(numbers), tuple(p for p, _ in parts), tuple(f for _, f in parts), size)
+
+    def flush() -> Iterator[Unit]:
+        if held:
+            yield unit(held, sum(f.size for _, f in held))
+            held.clear()
+
+    for index, file in enumerate(inputs):
+        ranges = list(_ranges(index, file, root, target))
+        if len(ranges) > 1:
+            yield from flush()
+            yield from (unit([(part, file)], file.size // len(ranges)) for part in ranges)
+            continue
+        if held and held_weight + weight(file) > target:
+            yield from flush()
+        held_weight = held_weight + weight(file) if held else weight(file)
+        held.append((ranges[0], file))
+    yield from flush()
+
+
 def _ranges(index: int, file: InputFile, root: Path, target: int) -> Iterator[Part]:
-    wanted = round(_weight(file) / target)
+    wanted = round(weight(file) / target)
     if wanted < 2 or file.problem:
         yield Part(index)
     elif file.format is Format.JSONL and file.codec is Codec.PLAIN:

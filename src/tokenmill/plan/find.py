@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import glob
+import heapq
 import os
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 from tokenmill.errors import InputError
 from tokenmill.records import printable
 
+OUTPUT_MARKS = {"job.json", "units"}
 
-def find_files(arguments: Iterable[str], output: Path) -> tuple[Path, list[tuple[str, bool]]]:
+
+def find_files(arguments: Iterable[str], output: Path) -> tuple[Path, Iterator[tuple[str, bool]]]:
     """The common root and, sorted by bytes, (name below it, whether the user named this very file).
 
-    find_files(["corpus"], ...) -> (Path("corpus"), [("a.jsonl", False), ("sub/b.jsonl.gz", False)])
+    The names come one at a time, as a directory is walked: a corpus may have more of them than memory should hold.
+
+    find_files(["corpus"], ...) -> (Path("corpus"), ("a.jsonl", False), ("sub/b.jsonl.gz", False) …)
     """
     expanded = [_expand(a) for a in arguments]
     roots = {root for root, _ in expanded}
     root = Path(os.path.commonpath(roots)) if len(roots) > 1 else roots.pop()
     output = Path(os.path.realpath(output))
-    found: dict[str, bool] = {}
-    for _, paths in expanded:
-        for path in paths:
-            if Path(os.path.realpath(path)) == output:
-                raise InputError(f"{printable(path)} is both an input and the output: choose another output")
-            files = _walk(path, output) if path.is_dir() else [path]
-            for file in files:
-                name = os.path.relpath(file, root)
-                found[name] = found.get(name, False) or not path.is_dir()
-    return root, sorted(found.items(), key=lambda item: os.fsencode(item[0]))
+    paths = [path for _, matches in expanded for path in matches]
+    for path in paths:
+        if Path(os.path.realpath(path)) == output:
+            raise InputError(f"{printable(path)} is both an input and the output: choose another output")
+    streams: list[Iterable[tuple[bytes, bool]]] = [
+        ((os.fsencode(os.path.relpath(file, root)), False) for file in _walk(path, output, set()))
+        for path in paths
+        if os.path.isdir(path)
+    ]
+    streams.append(
+        sorted((os.fsencode(os.path.relpath(path, root)), True) for path in paths if not os.path.isdir(path))
+    )
+    return root, _merge(streams)
 
 
-def _expand(argument: str) -> tuple[Path, list[Path]]:
+def _merge(streams: list[Iterable[tuple[bytes, bool]]]) -> Iterator[tuple[str, bool]]:
+    """Sorted streams in one; a file that is found twice is given once, as named if it was named."""
+    for name, found in groupby(heapq.merge(*streams), key=lambda entry: entry[0]):
+        yield os.fsdecode(name), any(explicit for _, explicit in found)
+
+
+def _expand(argument: str) -> tuple[Path, list[str]]:
     """The root that names below this argument are relative to, and the paths that it stands for."""
     path = Path(os.path.abspath(argument))
     if path.is_dir():
-        return path, [path]
+        return path, [str(path)]
     if os.path.lexists(path):
-        return path.parent, [path]
+        return path.parent, [str(path)]
     if glob.has_magic(argument):
-        matches = [Path(m) for m in glob.glob(str(path), recursive=True)]
+        matches = glob.glob(str(path), recursive=True)
         if not matches:
             raise InputError(f"no file matches {printable(argument)!r}")
         fixed = str(path).split(os.sep)
@@ -49,30 +64,29 @@ def _expand(argument: str) -> tuple[Path, list[Path]]:
     raise InputError(f"there is no file or directory {printable(argument)!r}")
 
 
-def _walk(top: Path, output: Path) -> Iterator[Path]:
-    """All files below a directory, links followed, each real directory once, the output left out.
+def _walk(top: str, output: Path, seen: set[tuple[int, int]]) -> Iterator[str]:
+    """All files below a directory, in the order of their bytes, links followed, each real directory once.
 
-    A hidden directory is given as if it were a file, so that it is named among what is left out.
+    The output is left out. A hidden directory is given as if it were a file, to be named among what is left out.
     """
-    seen: set[tuple[int, int]] = set()
-    for directory, names, files in os.walk(top, followlinks=True, onerror=_refuse):
-        here = Path(directory)
-        status = here.stat()
-        if (status.st_dev, status.st_ino) in seen:
-            names.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        if {"plan.json", "units"} <= {*names, *files}:
-            # The output of another job, not a corpus. Its plan stands for it in the list of what was left out.
-            names.clear()
-            files = ["plan.json"]
-        hidden = [n for n in names if n.startswith(".")]
-        names[:] = [n for n in names if n not in hidden and Path(os.path.realpath(here / n)) != output]
-        yield from (here / f for f in files + hidden)
-
-
-def _refuse(error: OSError) -> None:
-    raise InputError(
-        f"cannot list the directory {printable(error.filename)}: {error.strerror}. Make it readable or name the "
-        "files to read"
-    ) from error
+    try:
+        status = os.stat(top)
+        with os.scandir(top) as entries:
+            found = {e.name: e.is_dir() for e in entries}
+    except OSError as error:
+        raise InputError(
+            f"cannot list the directory {printable(top)}: {error.strerror}. Make it readable or name the files to read"
+        ) from error
+    if (status.st_dev, status.st_ino) in seen:
+        return
+    seen.add((status.st_dev, status.st_ino))
+    if found.keys() >= OUTPUT_MARKS:
+        # The output of another job, not a corpus. One file stands for it in the list of what was left out.
+        found = {"job.json": False}
+    # Below a directory all names go on with a separator: so sorted, what is walked is in the order of whole names.
+    for name in sorted(found, key=lambda n: os.fsencode(n + os.sep if found[n] else n)):
+        path = os.path.join(top, name)
+        if not found[name] or name.startswith("."):
+            yield path
+        elif Path(os.path.realpath(path)) != output:
+            yield from _walk(path, output, seen)
