@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.cli import _option_names, build_parser
+from tokenmill.cli import build_parser, option_names
 from tokenmill.config import Config
 from tokenmill.errors import TokenmillError
 from tokenmill.records import Reason
@@ -20,7 +20,7 @@ PAGES = [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *(PROJECT / "docs").rg
 def test_the_readme_has_every_option_and_no_other() -> None:
     table = README[README.index("## Options") : README.index("## Running it again")]
     named = set(re.findall(r"`(--[a-z-]+)`", table))
-    assert named == set(_option_names(build_parser())) - {"--help", "--version"}
+    assert named == set(option_names(build_parser())) - {"--help", "--version"}
 
 
 def test_the_readme_has_the_defaults() -> None:

@@ -22,8 +22,7 @@ from backports import zstd
 
 import tokenmill
 from tests.conftest import Run, jsonl, texts, tree
-from tokenmill.config import RejectLimit
-from tokenmill.engines import ENGINES
+from tokenmill.config import ENGINES, RejectLimit
 from tokenmill.errors import Interrupted, WorkerError
 from tokenmill.progress import Meter
 

@@ -20,6 +20,8 @@ from tokenmill.errors import ConfigError
 
 DEFAULT_TOKENIZER = "gpt-neox-20b"
 MAX_SEQ_LEN = 1 << 24
+ENGINES = ("enhanced", "streaming", "ultra", "extreme")
+AUTO = "auto"
 
 
 class Tail(StrEnum):
@@ -103,7 +105,7 @@ class Config:
     tail: Tail = Tail.PAD
     max_document_bytes: int = 256 << 20
     max_rejects: RejectLimit = RejectLimit(share=0.01)
-    engine: str = "auto"
+    engine: str = AUTO
     num_workers: int | None = None
     batch_size: int = 100
     prefetch_files: int = 4
@@ -156,6 +158,8 @@ class Config:
         fields_ = [f"{self.text_field}.", f"{self.id_field}."]
         if fields_[0].startswith(fields_[1]) or fields_[1].startswith(fields_[0]):
             raise ConfigError(f"text_field {self.text_field!r} and id_field {self.id_field!r}: one holds the other")
+        if self.engine not in (*ENGINES, AUTO):
+            raise ConfigError(f"engine: there is no engine {self.engine!r}{nearest(self.engine, (*ENGINES, AUTO))}")
         if self.no_eos and self.eos_token:
             raise ConfigError("eos_token and no_eos contradict each other: give one of them")
 

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenmill.config import Config, again
+from tokenmill.config import AUTO, Config, again
 from tokenmill.encode import resolve_tokenizer
-from tokenmill.engines import AUTO, check_engine, get_engine
+from tokenmill.engines import get_engine
 from tokenmill.engines.auto import choose
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.finish import finish, read_summary, too_many_rejects, write_rejects
@@ -52,7 +52,6 @@ class RunResult:
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
     """Do a job, or what is left of it. Set `stop` to end it early in a resumable state (raises Interrupted)."""
-    check_engine(config.engine)
     tokenizer = resolve_tokenizer(config)
     plan = make_plan(config)
     budget, why = _budget(config, plan)

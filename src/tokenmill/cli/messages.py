@@ -1,0 +1,75 @@
+"""What every command has in common: where its messages go, and how its output ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+log = logging.getLogger("tokenmill")
+
+EXIT_CODES = """\
+exit codes:
+  0    complete
+  1    failed: the message says what, where and what to do
+  2    wrong usage: options, inputs or tokenizer that cannot be used
+  3    complete, but with files missing; or stopped, with more rejects than --max-rejects
+  130  interrupted; the same command continues
+"""
+
+
+def add_message_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    add = parser.add_argument
+    add("--quiet", action="store_true", help="print errors only")
+    add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
+    add("--debug", action="store_true", help="show the traceback of an error")
+
+
+@contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """Whoever reads our output may stop reading, as `head` does: that is no error of the job."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def messages(args: argparse.Namespace) -> Iterator[None]:
+    """Log to stderr for as long as the command runs."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter() if args.log_format == "json" else _TextFormatter())
+    log.addHandler(handler)
+    before, log.propagate = (log.level, log.propagate), False
+    log.setLevel(logging.ERROR if args.quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        level, log.propagate = before
+        log.setLevel(level)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        stamp = time.strftime("%H:%M:%S ") if getattr(record, "event", "") == "progress" else ""
+        return f"{stamp}tokenmill: {prefix}{record.getMessage()}"
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": record.created,
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", "message"),
+            "message": record.getMessage(),
+        }
+        return json.dumps(entry | getattr(record, "fields", {}))
