@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import inspect
 import logging
 import lzma
 import os
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from backports import zstd
 
 from tests.conftest import texts
 from tokenmill.config import Config
-from tokenmill.errors import InputError
+from tokenmill.errors import InputError, OutputError
 from tokenmill.plan import Plan, cut, make_plan, write_plan
 from tokenmill.plan.cut import cut_units, unit_bytes, weight
 from tokenmill.plan.spool import Spool
@@ -173,6 +175,56 @@ def test_the_output_inside_the_input_is_not_read(inputs: Path) -> None:
     (inputs / "out").mkdir()
     (inputs / "out" / "rejects.jsonl").write_bytes(LINE)
     assert names(plan(inputs, output=inputs / "out")) == ["a.jsonl"]
+
+
+def test_a_link_that_leads_nowhere_or_to_itself_does_not_stop_the_others(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "itself").symlink_to(inputs / "itself")
+    (inputs / "itself.jsonl").symlink_to(inputs / "itself.jsonl")
+    (inputs / "below.txt").symlink_to(inputs / "a.jsonl" / "x")
+    found = plan(inputs)
+    assert {i.name: i.problem for _, i in found.inputs()} == {
+        "a.jsonl": None,
+        "below.txt": "Not a directory",
+        "itself.jsonl": "Too many levels of symbolic links",
+    }
+
+
+def test_directories_may_be_nested_deeper_than_python_calls(inputs: Path) -> None:
+    deep = inputs.joinpath(*["d"] * 200)
+    deep.mkdir(parents=True)
+    (deep / "a.jsonl").write_bytes(LINE)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        found = plan(inputs)
+    finally:
+        sys.setrecursionlimit(before)
+    assert found.files == 1
+
+
+def test_hidden_directories_are_named_once_and_the_output_never(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / ".h").mkdir()
+    (inputs / ".h-").write_bytes(LINE)
+    (inputs / ".out").mkdir()
+    found = plan(inputs, inputs, inputs / ".h-", output=inputs / ".out")
+    assert names(found) == [".h-", "a.jsonl"]
+    assert [name for name, _ in found.left_out or ()] == [".h"]
+
+
+def test_what_looks_like_an_output_but_is_a_corpus_is_read(inputs: Path) -> None:
+    (inputs / "units").mkdir()
+    for name in ("job.json", "a.jsonl", "units/b.jsonl"):
+        (inputs / name).write_bytes(LINE)
+    assert names(plan(inputs)) == ["a.jsonl", "job.json", "units/b.jsonl"]
+
+
+def test_temporary_data_without_room_is_an_error_that_names_the_place() -> None:
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OutputError, match="TMPDIR"):
+        spool = Spool()
+        spool._file = full  # type: ignore[assignment]
+        spool.append("x")
 
 
 def test_the_plan_does_not_depend_on_the_place(tmp_path: Path) -> None:

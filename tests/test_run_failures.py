@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tokenmill import execute
 from tokenmill.errors import (
     DifferentJobError,
     InputError,
+    OutputError,
     RejectLimitError,
     TokenizerError,
 )
@@ -130,3 +132,53 @@ def test_wrong_inputs_are_refused_before_anything_is_written(inputs: Path, tmp_p
     with pytest.raises(tokenmill.ConfigError, match="no engine 'stream'; did you mean 'streaming'"):
         run(engine="stream")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_with_a_job_file_of_somebody_else_is_not_touched(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    output = tmp_path / "out"
+    for name in ("job.json", "manifest.json", "tmp/keep.txt", "chunks/00000-0000.npy", "units/mine.txt"):
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text('{"my": "job"}')
+    before = tree(output)
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="not tokenmill's"):
+            run(overwrite=overwrite)
+    assert tree(output) == before
+
+
+def test_the_output_of_a_job_that_died_early_is_no_input(inputs: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run(output=inputs / "older")
+    shutil.rmtree(inputs / "older" / "units")
+    (inputs / "older" / "manifest.json").unlink()
+    assert run().files == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("job.json", "{"),
+        ("job.json", "[]"),
+        ("plan.jsonl", ""),
+        ("plan.jsonl", "{}\n"),
+        ("plan.jsonl", '{"unit": 0, "size": -1, "parts": [], "files": []}\n'),
+        ("plan.jsonl", '{"unit": 0, "size": 1, "parts": [[0, 0, null]], "files": []}\n'),
+        ("plan.jsonl", None),
+        ("job.json", None),
+    ],
+)
+def test_a_damaged_job_or_plan_is_named_and_can_be_started_anew(
+    inputs: Path, tmp_path: Path, run: Run, name: str, content: str | None
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    before = tree(tmp_path / "out")
+    path = tmp_path / "out" / name
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(OutputError, match=rf"{name} is (damaged|missing).*--overwrite"):
+        run()
+    run(overwrite=True)
+    assert tree(tmp_path / "out") == before

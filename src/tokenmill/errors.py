@@ -10,6 +10,7 @@
     │   ├── DifferentJobError                     the directory holds another job          exit 1
     │   └── OutputBusyError                       another run is writing there             exit 1
     ├── WorkerError            (RuntimeError)     units failed again and again             exit 1
+    ├── BenchmarkError         (RuntimeError)     something that is measured failed        exit 1
     ├── LedgerError            (AssertionError)   the books do not balance: a bug          exit 1
     ├── RejectLimitError       (ValueError)       more rejects than --max-rejects          exit 3
     └── Interrupted            (Exception)        stopped on request, resumable            exit 130
@@ -68,6 +69,10 @@ class OutputBusyError(OutputError):
 
 class WorkerError(TokenmillError, RuntimeError):
     """Units kept failing in their workers and were set aside; the others are committed."""
+
+
+class BenchmarkError(TokenmillError, RuntimeError):
+    """Something that was to be measured failed, or gave another result."""
 
 
 class LedgerError(TokenmillError, AssertionError):

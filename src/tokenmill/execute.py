@@ -23,7 +23,7 @@ from tokenmill.manifest import Summary
 from tokenmill.memory import Budget, derive_budget
 from tokenmill.plan import Plan, Units, make_plan
 from tokenmill.progress import Meter, Timeline, size
-from tokenmill.records import Ledger, Unit, printable
+from tokenmill.records import Ledger, Spent, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -127,8 +127,9 @@ class _RunMonitor:
         self._look_again = 0.0
         self._warned = False
 
-    def update(self, ledger: Ledger, consumed: int) -> None:
+    def update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         self._meter.add(ledger, consumed)
+        self._meter.spent.add(spent)
         if self._stop is not None and self._stop.is_set():
             raise Interrupted(f"interrupted; {again(self._job.config)} to continue")
         counted, limit = self._meter.ledger, self._job.config.max_rejects

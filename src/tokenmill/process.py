@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import thread_time
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tokenmill.encode import Encoder, Tokenizer
 from tokenmill.encode.encoder import check_ids
 from tokenmill.encode.special import SpecialTokenFinder
 from tokenmill.read import Reader
-from tokenmill.records import PREVIEW_BYTES, Block, Documents, Ledger, Reason, Reject, TokenBatch
+from tokenmill.records import PREVIEW_BYTES, Block, Documents, Ledger, Reason, Reject, Spent, TokenBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Source:
     part: int
     reader: Reader
     block: Block
+    seconds: float
+    """Of CPU, that reading it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Encoded:
     ledger: Ledger
     lines: int
     rejects: list[Reject]
+    spent: Spent
 
 
 class Processor:
@@ -63,6 +67,7 @@ class Processor:
     def __call__(self, source: Source) -> Encoded:
         """A pure function of the block: any thread may run it, in any order."""
         block = source.block
+        begun = thread_time()
         try:
             documents = source.reader.parse(block)
             ledger = Ledger(records=documents.records, empty=documents.empty)
@@ -70,12 +75,15 @@ class Processor:
         finally:
             if block.release is not None:
                 block.release()
+        parsed = thread_time()
         batches = list(self._encode(documents, ledger))
+        spent = Spent(source.seconds, parsed - begun, thread_time() - parsed)
         for reject in documents.rejects:
             ledger.rejected += reject.records
             count = ledger.rejects_by_reason.get(reject.reason, 0)
             ledger.rejects_by_reason[reject.reason.value] = count + reject.records
-        return Encoded(source.part, block.offset, block.consumed, batches, ledger, documents.lines, documents.rejects)
+        lines, rejects = documents.lines, documents.rejects
+        return Encoded(source.part, block.offset, block.consumed, batches, ledger, lines, rejects, spent)
 
     def _look_for_special(self, documents: Documents, block: Block) -> int:
         found = self._special.count(documents.texts)

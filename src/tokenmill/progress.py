@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
-from tokenmill.records import Ledger, Unit
+from tokenmill.records import Ledger, Spent, Unit
 
 log = logging.getLogger("tokenmill")
 
@@ -26,8 +26,8 @@ LOG_SECONDS = 10.0
 class Monitor(Protocol):
     """What an engine reports to. Both calls may raise, to stop the run."""
 
-    def update(self, ledger: Ledger, consumed: int) -> None:
-        """So much was added to the books, from so many bytes of input."""
+    def update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
+        """So much was added to the books, from so many bytes of input, in so much CPU time."""
         ...
 
     def worker(self, index: int, unit: Unit | None, memory: int) -> None:
@@ -43,6 +43,7 @@ class Meter:
     done_bytes: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     seconds: float = 0.0
+    spent: Spent = field(default_factory=Spent)
     peak_memory: int = 0
     workers: dict[int, tuple[str, int]] = field(default_factory=dict)
     """Worker process -> the unit it is at, and its memory."""
@@ -103,6 +104,7 @@ class Meter:
             "rejected": self.ledger.rejected,
             "text_mb_per_second": round(rates["text_bytes"] / 1e6, 1),
             "tokens_per_second": round(rates["tokens"]),
+            "cpu_seconds": {stage: round(seconds, 2) for stage, seconds in asdict(self.spent).items()},
             "memory_bytes": self.memory(),
             "seconds_left": None if left != left else round(left),
             "workers": {str(index): {"unit": u, "memory_bytes": m} for index, (u, m) in sorted(self.workers.items())},

@@ -113,7 +113,10 @@ class Unit:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Unit:
         parts = tuple(Part(*p) for p in data["parts"])
-        return cls(data["unit"], parts, tuple(InputFile.from_json(f) for f in data["files"]), data["size"])
+        files = tuple(InputFile.from_json(f) for f in data["files"])
+        if len(files) != len(parts):
+            raise ValueError(f"{len(files)} files for {len(parts)} parts")
+        return cls(data["unit"], parts, files, data["size"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,24 @@ class Documents:
     lines: int
     empty: int = 0
     rejects: list[Reject] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Spent:
+    """CPU seconds by stage. A few calls of the clock per block, so it is always kept."""
+
+    read: float = 0.0
+    parse: float = 0.0
+    encode: float = 0.0
+    pack: float = 0.0
+    write: float = 0.0
+
+    def add(self, other: Spent) -> None:
+        self.read += other.read
+        self.parse += other.parse
+        self.encode += other.encode
+        self.pack += other.pack
+        self.write += other.write
 
 
 @dataclass(frozen=True, slots=True)

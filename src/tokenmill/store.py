@@ -26,6 +26,7 @@ import numpy as np
 
 from tokenmill.errors import OutputBusyError, OutputError
 from tokenmill.plan import Plan
+from tokenmill.plan.find import is_job
 from tokenmill.plan.spool import Spool
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Receipt, Unit, printable
 from tokenmill.write import EMPTY, Partial, npy_header, write_atomically
@@ -53,16 +54,17 @@ class Checkpoint:
     """What of the next chunk is on disk already, in tmp/."""
 
 
+REMOVE = "Remove it to have that part done again, or start anew with --overwrite"
+START_ANEW = "Start anew with --overwrite"
+
+
 @contextmanager
-def found_damaged(path: Path) -> Iterator[None]:
+def found_damaged(path: Path, way_out: str = REMOVE) -> Iterator[None]:
     """Somebody else wrote into our files: say which, and what to do."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OutputError(
-            f"{printable(path)} is damaged ({error!r}). Remove it to have that part done again, or start anew with "
-            "--overwrite"
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        raise OutputError(f"{printable(path)} is damaged ({error!r}). {way_out}") from error
 
 
 def chunk_name(unit: Unit, number: int) -> str:
@@ -107,9 +109,9 @@ class Store:
 
     def is_foreign(self) -> bool:
         """Whether there is something here that no run of tokenmill put here."""
-        if self.job.exists():
+        if is_job(self.job) or (self.plan.exists() and self.units.is_dir()):
             return False
-        # A run that died before this was in place leaves no more than this.
+        # A run that died before job.json was in place leaves no more than this.
         ours = {self.logs, self.temporary, self.temporary / self.job.name}
         found = {*self.root.iterdir(), *(self.temporary.iterdir() if self.temporary.is_dir() else ())}
         return not found <= ours
@@ -153,7 +155,7 @@ class Store:
         write_atomically(path, pieces, self.temporary)
 
     def read_json(self, path: Path) -> dict[str, Any] | None:
-        with found_damaged(path):
+        with found_damaged(path, START_ANEW if path == self.job else REMOVE):
             try:
                 data = json.loads(path.read_bytes())
             except FileNotFoundError:
@@ -163,11 +165,14 @@ class Store:
         return data
 
     def read_plan(self, root: Path) -> Plan | None:
-        with found_damaged(self.plan):
+        with found_damaged(self.plan, START_ANEW):
             try:
-                return Plan(root, Spool(path=self.plan))
+                plan = Plan(root, Spool(path=self.plan))
             except FileNotFoundError:
                 return None
+            if not plan.sizes:
+                raise ValueError("no units")
+            return plan
 
     def refuse_without_plan(self) -> None:
         """The plan is in place before any unit: without it, units are nobody's."""

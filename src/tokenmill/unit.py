@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from time import thread_time
 from typing import BinaryIO, Protocol
 
 import numpy as np
@@ -35,14 +36,15 @@ from tokenmill.records import (
     Part,
     Receipt,
     Reject,
+    Spent,
     Unit,
     printable,
 )
 from tokenmill.store import Checkpoint, chunk_name
 from tokenmill.write import EMPTY, ChunkWriter, Partial
 
-Update = Callable[[Ledger, int], None]
-"""Told of every block: what it added, and how many input bytes it took. May raise to stop the unit."""
+Update = Callable[[Ledger, int, Spent], None]
+"""Told of every block: what it added, how many input bytes and what CPU time it took. May raise to stop the unit."""
 
 
 class OrderedMap(Protocol):
@@ -128,16 +130,16 @@ class _Counted:
         self._ledger = Ledger()
         self._bytes = 0
 
-    def add(self, ledger: Ledger, consumed: int) -> None:
+    def add(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         self._ledger.add(ledger)
         self._bytes += consumed
-        self._update(ledger, consumed)
+        self._update(ledger, consumed, spent)
 
     def complete(self, total: int) -> None:
-        self._update(Ledger(), total - self._bytes)
+        self._update(Ledger(), total - self._bytes, Spent())
 
     def take_back(self) -> None:
-        self._update(-self._ledger, -self._bytes)
+        self._update(-self._ledger, -self._bytes, Spent())
 
 
 class UnitRun:
@@ -179,8 +181,9 @@ class UnitRun:
         self._rejects = _open_rejects(job, unit, start.rejects_bytes)
         self._writer: ChunkWriter | None = self._new_writer(start.partial) if start.partial.tokens else None
         self._into_block = 0
+        self._writing = 0.0
         if start.ledger.records:
-            update(start.ledger, 0)
+            update(start.ledger, 0, Spent())
 
     # read
 
@@ -211,8 +214,12 @@ class UnitRun:
                     f"{printable(file.name)} changed since the job was planned: restore it, or use --overwrite"
                 )
             reader = open_reader(path, file, part, self._job.config, self._manner.ring)
-            for block in reader.blocks(offset):
-                yield Source(index, reader, block)
+            blocks = reader.blocks(offset)
+            while True:
+                begun = thread_time()
+                if (block := next(blocks, None)) is None:
+                    break
+                yield Source(index, reader, block, thread_time() - begun)
             after = path.stat()
             if (before.st_ino, before.st_size, before.st_mtime_ns) != (after.st_ino, after.st_size, after.st_mtime_ns):
                 raise InputChangedError(
@@ -223,6 +230,7 @@ class UnitRun:
 
     def accept(self, encoded: Encoded) -> None:
         """Take the next block in order."""
+        begun = thread_time()
         line = self._lines[encoded.part]
         self._mark = replace(
             self._start,
@@ -251,14 +259,18 @@ class UnitRun:
                 self._checkpoint(self._writer.sync())
         self._lines[encoded.part] += encoded.lines
         self._ledger.add(encoded.ledger)
-        self._update(encoded.ledger, encoded.consumed)
+        encoded.spent.write, self._writing = self._writing, 0.0
+        encoded.spent.pack = thread_time() - begun - encoded.spent.write
+        self._update(encoded.ledger, encoded.consumed, encoded.spent)
 
     def _write(self, piece: Piece) -> None:
+        begun = thread_time()
         if self._writer is None:
             self._writer = self._new_writer(EMPTY)
         self._writer.append(piece)
         if piece.full:
             self._close_chunk()
+        self._writing += thread_time() - begun
 
     def _new_writer(self, begun: Partial) -> ChunkWriter:
         store, dtype, seq_len = self._job.store, self._job.tokenizer.dtype, self._job.config.seq_len

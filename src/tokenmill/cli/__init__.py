@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import tokenmill
-from tokenmill.cli import run
+from tokenmill.cli import benchmark, run
 from tokenmill.cli.messages import EXIT_CODES, messages
 from tokenmill.config import nearest
 from tokenmill.errors import Interrupted, TokenmillError
 
 log = logging.getLogger("tokenmill")
 
-COMMANDS = (run,)
+COMMANDS = (run, benchmark)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -143,8 +143,8 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
     if args.quiet:
         return
     if args.log_format == "json":
-        fields = dict(result_rows(result))
-        log.info(outcome, extra={"event": "result", "fields": {**result.ledger.to_json(), "summary": fields}})
+        fields = {**result.ledger.to_json(), "summary": dict(result_rows(result)), **result.meter.snapshot()}
+        log.info(outcome, extra={"event": "result", "fields": fields})
         return
     with quiet_pipe():
         print("already complete, nothing to do" if result.already_complete else outcome)

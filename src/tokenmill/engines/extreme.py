@@ -29,7 +29,7 @@ from tokenmill.plan import Units
 from tokenmill.process import Encoded, Source
 from tokenmill.progress import Monitor
 from tokenmill.read.ring import Ring
-from tokenmill.records import Ledger, Unit
+from tokenmill.records import Ledger, Spent, Unit
 from tokenmill.unit import Manner, run_unit
 
 UNITS_UNDER_WAY = 2
@@ -95,11 +95,11 @@ class _Pipeline:
             if self._failed:
                 return
 
-    def _update(self, ledger: Ledger, consumed: int) -> None:
+    def _update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         with self._lock:
             if self._failed:
                 raise _OtherFailedError
-            self._monitor.update(ledger, consumed)
+            self._monitor.update(ledger, consumed, spent)
 
     def _ordered_map(self, function: Callable[[Source], Encoded], items: Iterable[Source], /) -> Iterator[Encoded]:
         """Called on a unit's thread: results in order, while the loop feeds the next blocks."""

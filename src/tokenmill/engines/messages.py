@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokenmill.job import Job
-from tokenmill.records import Ledger, Unit
+from tokenmill.records import Ledger, Spent, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Progress:
 
     ledger: Ledger
     consumed: int
+    spent: Spent
     memory: int
 
 

@@ -36,7 +36,7 @@ from tokenmill.errors import TokenmillError, WorkerError
 from tokenmill.job import Job
 from tokenmill.plan import Units
 from tokenmill.progress import Monitor
-from tokenmill.records import Format, InputFile, Ledger, Part, Unit, printable
+from tokenmill.records import Format, InputFile, Ledger, Part, Spent, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -121,10 +121,9 @@ class _Pool:
         self._queue.extend(sorted(units.numbers, key=lambda n: -self._job.plan.sizes[n]))
         for worker in self._workers:
             self._give(worker)
-        while any(w.unit for w in self._workers):
-            busy = {w.connection: w for w in self._workers if w.unit}
+        while busy := {w.connection: w for w in self._workers if w.unit}:
             ready = wait(list(busy), POLL_SECONDS)
-            self._monitor.update(Ledger(), 0)  # raises if the run is to stop
+            self._monitor.update(Ledger(), 0, Spent())  # raises if the run is to stop
             for connection in ready:
                 self._hear(busy[connection])  # type: ignore[index]
         if self._set_aside:
@@ -140,6 +139,12 @@ class _Pool:
         worker.counted, worker.consumed = Ledger(), 0
         if worker.unit is not None:
             self._ahead.read(self._queue)
+            self._send(worker)
+
+    def _send(self, worker: _Worker) -> None:
+        # Not before it is ready: a unit of many files is more than a socket holds, and sending waits for a reader.
+        if worker.ready:
+            assert worker.unit is not None
             with contextlib.suppress(OSError):
                 worker.connection.send(Task(worker.unit, self._encoder))
 
@@ -152,11 +157,12 @@ class _Pool:
         match message:
             case Ready():
                 worker.ready = True
+                self._send(worker)
             case Progress():
                 worker.counted.add(message.ledger)
                 worker.consumed += message.consumed
                 self._monitor.worker(worker.index, worker.unit, message.memory)
-                self._monitor.update(message.ledger, message.consumed)
+                self._monitor.update(message.ledger, message.consumed, message.spent)
             case Done(retire=False):
                 self._give(worker)
             case Done():
@@ -203,7 +209,7 @@ class _Pool:
 
     def _take_back(self, worker: _Worker) -> None:
         """What an attempt reported is reported again by the next one."""
-        self._monitor.update(-worker.counted, -worker.consumed)
+        self._monitor.update(-worker.counted, -worker.consumed, Spent())
 
     def _replace(self, worker: _Worker) -> None:
         """Start another worker in its place; a unit that was left at a checkpoint is the next in the queue."""

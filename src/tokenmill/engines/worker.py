@@ -17,7 +17,7 @@ from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Se
 from tokenmill.errors import Interrupted, TokenizerError
 from tokenmill.job import Job
 from tokenmill.progress import current_memory
-from tokenmill.records import Ledger
+from tokenmill.records import Ledger, Spent
 from tokenmill.unit import Manner, run_unit
 
 REPORT_SECONDS = 0.2
@@ -35,11 +35,13 @@ class _Reporter:
         self._share = share
         self._ledger = Ledger()
         self._consumed = 0
+        self._spent = Spent()
         self._due = 0.0
         self.over = False
 
-    def update(self, ledger: Ledger, consumed: int) -> None:
+    def update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         self._ledger.add(ledger)
+        self._spent.add(spent)
         self._consumed += consumed
         if time.monotonic() >= self._due:
             self.flush()
@@ -51,8 +53,8 @@ class _Reporter:
         self.over = memory > self._share
         if self.over:
             gc.collect()
-        self._connection.send(Progress(self._ledger, self._consumed, memory))
-        self._ledger, self._consumed = Ledger(), 0
+        self._connection.send(Progress(self._ledger, self._consumed, self._spent, memory))
+        self._ledger, self._consumed, self._spent = Ledger(), 0, Spent()
         self._due = time.monotonic() + REPORT_SECONDS
 
     def checkpointed(self) -> None:

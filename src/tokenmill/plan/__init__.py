@@ -54,6 +54,8 @@ class Plan:
             unit = Unit.from_json(json.loads(line))
             if unit.index != len(self.sizes):
                 raise ValueError(f"unit {unit.index} in the place of unit {len(self.sizes)}")
+            for file in unit.files:
+                os.fsencode(file.name)  # raises for what cannot be the name of a file
             self.sizes.append(unit.size)
             self._starts.append(self._starts[-1] + len(line))
             self.files = max(self.files, *(p.file + 1 for p in unit.parts))

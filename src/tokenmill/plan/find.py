@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import heapq
+import json
 import os
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -12,7 +13,9 @@ from pathlib import Path
 from tokenmill.errors import InputError
 from tokenmill.records import printable
 
-OUTPUT_MARKS = {"job.json", "units"}
+JOB_FILE = "job.json"
+JOB_FILE_BYTES = 1 << 20
+OUTPUT_MARKS = {"plan.jsonl", "units", "tmp"}
 
 
 def find_files(arguments: Iterable[str], output: Path) -> tuple[Path, Iterator[tuple[str, bool]]]:
@@ -31,7 +34,7 @@ def find_files(arguments: Iterable[str], output: Path) -> tuple[Path, Iterator[t
         if Path(os.path.realpath(path)) == output:
             raise InputError(f"{printable(path)} is both an input and the output: choose another output")
     streams: list[Iterable[tuple[bytes, bool]]] = [
-        ((os.fsencode(os.path.relpath(file, root)), False) for file in _walk(path, output, set()))
+        ((os.fsencode(os.path.relpath(file, root)), False) for file in _walk(path, output))
         for path in paths
         if os.path.isdir(path)
     ]
@@ -64,29 +67,63 @@ def _expand(argument: str) -> tuple[Path, list[str]]:
     raise InputError(f"there is no file or directory {printable(argument)!r}")
 
 
-def _walk(top: str, output: Path, seen: set[tuple[int, int]]) -> Iterator[str]:
+def _walk(top: str, output: Path) -> Iterator[str]:
     """All files below a directory, in the order of their bytes, links followed, each real directory once.
 
     The output is left out. A hidden directory is given as if it were a file, to be named among what is left out.
     """
+    seen: set[tuple[int, int]] = set()
+    waiting = [iter(_listing(top, output, seen))]
+    while waiting:
+        for key, is_walked in waiting[-1]:
+            path = os.fsdecode(key)
+            if is_walked:
+                waiting.append(iter(_listing(path.rstrip(os.sep), output, seen)))
+                break
+            yield path
+        else:
+            waiting.pop()
+
+
+def _listing(directory: str, output: Path, seen: set[tuple[int, int]]) -> list[tuple[bytes, bool]]:
+    """What is in a directory, in order: the path, and whether it is a directory to walk."""
     try:
-        status = os.stat(top)
-        with os.scandir(top) as entries:
-            found = {e.name: e.is_dir() for e in entries}
+        status = os.stat(directory)
+        if (status.st_dev, status.st_ino) in seen:
+            return []
+        seen.add((status.st_dev, status.st_ino))
+        with os.scandir(directory) as entries:
+            found = [(e.path, e.name, _is_directory(e)) for e in entries]
     except OSError as error:
         raise InputError(
-            f"cannot list the directory {printable(top)}: {error.strerror}. Make it readable or name the files to read"
+            f"cannot list the directory {printable(directory)}: {error.strerror}. Make it readable or name the files "
+            "to read"
         ) from error
-    if (status.st_dev, status.st_ino) in seen:
-        return
-    seen.add((status.st_dev, status.st_ino))
-    if found.keys() >= OUTPUT_MARKS:
+    if is_job(os.path.join(directory, JOB_FILE)) and not OUTPUT_MARKS.isdisjoint(name for _, name, _ in found):
         # The output of another job, not a corpus. One file stands for it in the list of what was left out.
-        found = {"job.json": False}
-    # Below a directory all names go on with a separator: so sorted, what is walked is in the order of whole names.
-    for name in sorted(found, key=lambda n: os.fsencode(n + os.sep if found[n] else n)):
-        path = os.path.join(top, name)
-        if not found[name] or name.startswith("."):
-            yield path
-        elif Path(os.path.realpath(path)) != output:
-            yield from _walk(path, output, seen)
+        return [(os.fsencode(os.path.join(directory, JOB_FILE)), False)]
+    listing = []
+    for path, name, is_directory in found:
+        if is_directory and Path(os.path.realpath(path)) == output:
+            continue
+        is_walked = is_directory and not name.startswith(".")
+        # Below a directory all names go on with a separator: so sorted, what is walked is in the order of whole names.
+        listing.append((os.fsencode(path + os.sep if is_walked else path), is_walked))
+    return sorted(listing)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself, say: for whoever opens it to report
+
+
+def is_job(path: str | Path) -> bool:
+    """Whether a file says that its directory is the output of a job."""
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read(JOB_FILE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= {"format_version", "options", "tokenizer"}

@@ -1,0 +1,159 @@
+"""The limit: the CPU seconds of the bare kernels on the user's data. Nothing that uses them can be faster.
+
+Each library call is made on the same blocks as in a run, one thread, with nothing around it: no line numbers, no books,
+no sidecar, no checksums, no retries, no checkpoints, no flushing to disk. `python -m tokenmill.benchmark.limit CONFIG`
+prints the result as JSON; a fresh process, so that the caches of the encoder are as cold as those of a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from time import thread_time
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from tokenmill.config import Config
+from tokenmill.encode import load_encoder, resolve_tokenizer
+from tokenmill.plan import make_plan
+from tokenmill.read.decompress import BrokenStreamError, pieces
+from tokenmill.read.lines import BLOCK_BYTES
+from tokenmill.records import Codec, Format, InputFile, Spent
+
+
+class Limit:
+    """Runs the kernels over files and counts their CPU time."""
+
+    def __init__(self, config: Config, out: BinaryIO) -> None:
+        self._tokenizer = resolve_tokenizer(config)
+        self._encoder = load_encoder(self._tokenizer, "fastokens", config.special_tokens_in_text)
+        self._field = config.text_field.split(".")
+        self._decoder = msgspec.json.Decoder(_record(self._field))
+        self._out = out
+        self.spent = Spent()
+
+    def add(self, path: Path, file: InputFile) -> None:
+        if file.format is Format.PARQUET:
+            texts = self._parquet(path)
+        elif file.format is Format.TEXT:
+            texts = iter([[b"".join(self._pieces(path, file.codec)).decode(errors="replace")]])
+        else:
+            texts = map(self._parse, self._blocks(path, file.codec))
+        for batch in texts:
+            self._encode(batch)
+
+    def _pieces(self, path: Path, codec: Codec) -> Iterator[bytes]:
+        with path.open("rb") as file:
+            source = pieces(file, codec)
+            while True:
+                begun = thread_time()
+                try:
+                    piece = next(source, b"")
+                except BrokenStreamError:
+                    return
+                self.spent.read += thread_time() - begun
+                if not piece:
+                    return
+                yield piece
+
+    def _blocks(self, path: Path, codec: Codec) -> Iterator[bytes]:
+        """Whole lines, about as many bytes of them as a run takes at a time."""
+        held: list[bytes] = []
+        size = 0
+        for piece in self._pieces(path, codec):
+            begun = thread_time()
+            held.append(piece)
+            size += len(piece)
+            if size >= BLOCK_BYTES and (cut := piece.rfind(b"\n") + 1):
+                block = b"".join([*held[:-1], piece[:cut]])
+                held, size = [piece[cut:]], len(piece) - cut
+                self.spent.read += thread_time() - begun
+                yield block
+        yield b"".join(held)
+
+    def _parse(self, block: bytes) -> list[str]:
+        begun = thread_time()
+        try:
+            texts = [_value(r, len(self._field)) for r in self._decoder.decode_lines(block)]
+        except msgspec.MsgspecError:  # a bad line among them, which a run looks into
+            texts = list(self._good(block.splitlines()))
+        self.spent.parse += thread_time() - begun
+        return [t for t in texts if t]
+
+    def _good(self, lines: list[bytes]) -> Iterator[str]:
+        for line in lines:
+            try:
+                yield _value(self._decoder.decode(line), len(self._field))
+            except msgspec.MsgspecError:
+                continue
+
+    def _parquet(self, path: Path) -> Iterator[list[str]]:
+        import pyarrow.parquet as pq
+
+        rows = pq.ParquetFile(path).iter_batches(batch_size=512, columns=[".".join(self._field)], use_threads=False)
+        while True:
+            begun = thread_time()
+            if (batch := next(rows, None)) is None:
+                return
+            column: Any = batch.column(0)
+            read = thread_time()
+            for name in self._field[1:]:
+                column = column.field(name)
+            texts = [t for t in column.to_pylist() if t]
+            self.spent.read += read - begun
+            self.spent.parse += thread_time() - read
+            yield texts
+
+    def _encode(self, texts: list[str]) -> None:
+        if not texts:
+            return
+        begun = thread_time()
+        tokens = self._encoder.encode(texts)
+        encoded = thread_time()
+        ids = tokens.ids.astype(self._tokenizer.dtype)
+        if (eos := self._tokenizer.eos_id) is not None:
+            ids = np.insert(ids, tokens.offsets[1:], np.array(eos, self._tokenizer.dtype))
+        packed = thread_time()
+        self._out.write(ids.data)
+        self.spent.encode += encoded - begun
+        self.spent.pack += packed - encoded
+        self.spent.write += thread_time() - packed
+
+
+def _record(field: list[str]) -> Any:
+    """A type with nothing but the text: meta.text -> a struct in a struct."""
+    kind: Any = str
+    for name in reversed(field):
+        kind = msgspec.defstruct("Record", [("value", kind, msgspec.field(name=name))], gc=False)
+    return kind
+
+
+def _value(record: Any, depth: int) -> str:
+    for _ in range(depth):
+        record = record.value
+    return str(record)
+
+
+def main() -> None:
+    os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
+    options = json.loads(sys.argv[1])
+    with tempfile.TemporaryDirectory(dir=options.pop("scratch")) as work:
+        config = Config(output=Path(work) / "out", **options)
+        plan = make_plan(config)
+        with (Path(work) / "tokens").open("wb", buffering=0) as out:
+            limit = Limit(config, out)
+            for _, file in plan.inputs():
+                if file.problem is None:
+                    limit.add(plan.root / file.name, file)
+    print(json.dumps(asdict(limit.spent)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""What was measured, as tables, as JSON and as advice."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tokenmill.benchmark.runs import Contender
+from tokenmill.memory import default_workers, machine_memory
+from tokenmill.progress import size
+
+LIBRARIES = ("tokenmill", "fastokens", "tokenizers", "gigatoken", "isal", "msgspec", "numpy", "pyarrow")
+SAME = 1.05  # a difference that a shared machine makes by itself
+
+
+@dataclass(slots=True, kw_only=True)
+class Method:
+    """A way to encode, and what it took each time."""
+
+    name: str
+    documents: int
+    text_bytes: int
+    seconds: list[float] = field(default_factory=list)
+    tokens: int = 0
+    digest: str = ""
+    peak_memory: int = 0
+
+    def add(self, found: dict[str, Any]) -> None:
+        self.seconds.append(found["seconds"])
+        self.tokens, self.digest = found["tokens"], found["digest"]
+        self.peak_memory = max(self.peak_memory, found["peak_memory"])
+
+    @property
+    def median(self) -> float:
+        return median(self.seconds)
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """Everything that was measured."""
+
+    cores: int
+    inputs: tuple[str, ...]
+    generated: bool
+    methods: list[Method] = field(default_factory=list)
+    limit: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of the bare kernels, by stage."""
+    engines: list[Contender] = field(default_factory=list)
+    peers: list[Contender] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+    def to_limit(self, contender: Contender) -> float:
+        """Wall time as a multiple of the bare kernels' CPU time on as many cores."""
+        return contender.best / (sum(self.limit.values()) / min(contender.workers, self.cores))
+
+    def to_json(self, command: Sequence[str]) -> dict[str, Any]:
+        return {
+            "command": " ".join(command),
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": machine(),
+            "versions": dict(_versions()),
+            "methods": [asdict(m) for m in self.methods],
+            "limit_cpu_seconds": self.limit,
+            "engines": [{**asdict(c), "to_limit": round(self.to_limit(c), 3)} for c in self.engines],
+            "peers": [asdict(c) for c in self.peers],
+            "absent": self.absent,
+            "recommendation": self.recommendation(),
+        }
+
+    def lines(self) -> Iterable[str]:
+        """The report as text."""
+        full = any(m.name == "single_fast" for m in self.methods)
+        if full:
+            yield from _method_table(self.methods)
+        if self.engines:
+            yield from ["", *self._run_table()]
+        for name in self.absent:
+            yield f"{name}: not installed; `make peers` in a checkout of tokenmill installs it below .peers/"
+        for peer in self.peers:
+            if peer.problem:
+                yield f"{peer.name}: {peer.problem}"
+        yield from ["", *self.recommendation()]
+
+    def _run_table(self) -> Iterable[str]:
+        first = self.engines[0]
+        cpu = sum(self.limit.values())
+        yield (
+            f"{first.documents:,} documents, {size(first.text_bytes)} of text, {first.tokens:,} tokens, "
+            f"{first.text_bytes / first.tokens:.2f} bytes per token; start-up included"
+        )
+        kernels = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.limit.items())
+        yield f"limit: {cpu:.2f} s of CPU in the bare kernels ({kernels}), divided by the cores in use"
+        head = ("Engine", "Workers", "Time (s)", "Docs/sec", "Tokens/sec", "MB/s", "Peak memory", "To limit", "Spread")
+        rows: list[tuple[str, ...]] = [head]
+        for c in self.engines:
+            rows.append((*_rates(c), f"{self.to_limit(c):.2f}x", _spread(c.seconds)))
+        done = [p for p in self.peers if p.seconds]
+        best = max((c for c in self.engines), key=lambda c: 1 / c.best)
+        for c in done:
+            rows.append((*_rates(c), f"{c.best / best.best:.0f}x slower", c.agrees))
+        yield from aligned(rows)
+        yield ""
+        yield "where the time goes: shares of wall time x cores in use (the rest: start-up, waiting, everything else)"
+        stages = [("Engine", "Workers", *self.limit, "rest")]
+        for c in self.engines:
+            whole = c.best * min(c.workers, self.cores)
+            shares = [(c.cpu_seconds or {}).get(stage, 0.0) / whole for stage in self.limit]
+            stages.append((c.name, str(c.workers), *(f"{100 * s:.0f} %" for s in [*shares, 1 - sum(shares)])))
+        yield from aligned(stages)
+
+    def recommendation(self) -> list[str]:
+        """Engine, workers and batch size for this machine, as a command, with the reason."""
+        batch, why_batch = self._batch_size()
+        if self.engines:
+            best = min(self.engines, key=lambda c: c.best)
+            near = [c for c in self.engines if c.best <= SAME * best.best]
+            chosen = min(near, key=lambda c: c.peak_memory)
+            rate = chosen.text_bytes / chosen.best / 1e6
+            engine, workers = chosen.name, chosen.workers
+            why = f"{engine} with {workers} worker(s) was the fastest: {rate:.0f} MB/s in {size(chosen.peak_memory)}"
+            if chosen is not best:
+                why = f"{engine} with {workers} worker(s) ties with {best.name} and needs less memory"
+        else:
+            engine, workers = "auto", default_workers()
+            why = "engine and workers by rule, not measured: add --engines all"
+        source = " ".join(self.inputs) or "INPUT"
+        return [
+            "recommendation for this machine:",
+            f"  tokenmill run {source} OUTPUT --engine {engine} --num-workers {workers} --batch-size {batch}",
+            f"  ({why}; {why_batch})",
+        ]
+
+    def _batch_size(self) -> tuple[int, str]:
+        batches = {int(m.name.split("_")[-1]): m.median for m in self.methods if m.name.startswith("batch_fastokens")}
+        best = min(batches, key=lambda n: batches[n])
+        if batches.get(100, float("inf")) <= SAME * batches[best]:
+            return 100, f"batches of {', '.join(map(str, batches))}: 100 is as good as any"
+        return best, f"batches of {best} were {batches[100] / batches[best]:.2f} times as fast as of 100"
+
+
+def _method_table(methods: list[Method]) -> Iterable[str]:
+    first = methods[0]
+    base = next(m.median for m in methods if m.name == "single_fast")
+    yield (
+        f"{first.documents:,} documents, {size(first.text_bytes)}, {first.tokens:,} tokens, "
+        f"{first.text_bytes / first.tokens:.2f} bytes per token; every method gave the same ids"
+    )
+    rows = [("Method", "Time (s)", "Docs/sec", "Tokens/sec", "Speedup", "MB/s", "Peak memory", "Spread")]
+    for m in sorted(methods, key=lambda m: m.median):
+        s = m.median
+        rate = f"{m.text_bytes / s / 1e6:.1f}"
+        memory = size(m.peak_memory)
+        tokens, documents = f"{m.tokens / s:,.0f}", f"{m.documents / s:,.0f}"
+        rows.append((m.name, f"{s:.2f}", documents, tokens, f"{base / s:.1f}x", rate, memory, _spread(m.seconds)))
+    yield from aligned(rows)
+
+
+def _rates(c: Contender) -> tuple[str, ...]:
+    s = c.best
+    rates = (f"{c.documents / s:,.0f}", f"{c.tokens / s:,.0f}", f"{c.text_bytes / s / 1e6:.1f}")
+    return (c.name, str(c.workers), f"{s:.2f}", *rates, size(c.peak_memory))
+
+
+def _spread(seconds: list[float]) -> str:
+    return f"{min(seconds):.2f}-{max(seconds):.2f}" if len(seconds) > 1 else "once"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Columns for the eye: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on. No host name: results are published."""
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": machine_memory(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": sys.version.split()[0],
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _versions() -> Iterable[tuple[str, str]]:
+    for library in LIBRARIES:
+        try:
+            yield library, version(library)
+        except PackageNotFoundError:
+            continue

@@ -1,0 +1,142 @@
+"""`tokenmill benchmark`: measure on this machine, compare, recommend."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.cli.messages import EXIT_CODES, add_message_options, quiet_pipe
+from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, nearest, parse_size
+from tokenmill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tokenmill.benchmark.conduct import Benchmark
+
+log = logging.getLogger("tokenmill")
+
+_EXAMPLES = """\
+examples:
+  tokenmill benchmark --num-docs 1000                                  encoding alone, by library and batch size
+  tokenmill benchmark --input FinPile/ --engines all --workers 1,2     whole runs on your own shards, and their limit
+  tokenmill benchmark --input FinPile/ --engines all --workers 2 --peers --plot chart.svg --json result.json
+
+Everything timed runs in a process of its own, with cold caches; methods and engines take turns, --repeat times. Nothing
+is written but what --json and --plot name.
+
+"""
+_DEFAULT_DOCS = 1000
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "benchmark",
+        help="measure on this machine, compare with peers, recommend settings",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure methods of encoding, whole runs of the engines against the limit of their kernels, and "
+        "other programs, on your own shards or on a generated corpus.",
+        epilog=_EXAMPLES + EXIT_CODES,
+    )
+    add = parser.add_argument
+    add("--num-docs", type=int, metavar="N", help=f"compare methods on N documents (default: {_DEFAULT_DOCS})")
+    add("--input", action="append", metavar="PATH", help="your own shards; repeatable (default: a generated corpus)")
+    add("--engines", metavar="LIST", help=f"whole runs of `all` or of some of {','.join(ENGINES)}")
+    add("--workers", default="1", metavar="LIST", help="worker counts for ultra and extreme, e.g. 1,2 (default: 1)")
+    peers = "also dolma, datatrove, gigatoken and datasets.map, from the environments below DIR (default: .peers)"
+    add("--peers", nargs="?", type=Path, const=Path(".peers"), metavar="DIR", help=peers)
+    add("--repeat", type=int, default=3, metavar="N", help="times that each is measured; peers once (default: 3)")
+    add("--size", default="100MB", metavar="SIZE", help="generated text for whole runs (default: 100MB)")
+    add("--tokenizer", default=DEFAULT_TOKENIZER, help=f"as for run (default: {DEFAULT_TOKENIZER})")
+    add("--text-field", default="text", help="as for run (default: text)")
+    add("--json", type=Path, metavar="FILE", help="write everything that was measured")
+    add("--plot", type=Path, metavar="FILE", help="write a bar chart, .svg or .png (needs tokenmill[plot])")
+    add_message_options(parser)
+    parser.set_defaults(execute=execute)
+
+
+def execute(args: argparse.Namespace) -> int:
+    options = _options(args)
+    _check_writable(args)
+    from tokenmill.benchmark.conduct import conduct
+
+    with _progress(args, options.steps()) as tell:
+        report = conduct(options, tell)
+    if args.json:
+        command = ["tokenmill", *sys.argv[1:]]
+        args.json.write_text(json.dumps(report.to_json(command), indent=1) + "\n", "utf-8")
+    if args.plot:
+        from tokenmill.benchmark.chart import draw
+
+        draw(report, args.plot)
+    with quiet_pipe():
+        for line in report.lines():
+            print(line)
+    return 0
+
+
+def _options(args: argparse.Namespace) -> Benchmark:
+    from tokenmill.benchmark.conduct import Benchmark
+
+    engines = () if args.engines is None else ENGINES if args.engines == "all" else tuple(args.engines.split(","))
+    for name in engines:
+        if name not in ENGINES:
+            raise ConfigError(f"--engines: there is no engine {name!r}{nearest(name, ENGINES)}")
+    try:
+        workers = tuple(int(w) for w in args.workers.split(","))
+    except ValueError:
+        workers = ()
+    if not workers or min(workers) < 1:
+        raise ConfigError(f"--workers: {args.workers!r} is no list of numbers such as 1,2")
+    for name, value in (("--repeat", args.repeat), ("--num-docs", args.num_docs)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name}: must be at least 1, not {value}")
+    if args.peers is not None and not engines:
+        raise ConfigError("--peers compares whole runs: add --engines all, or one of them")
+    return Benchmark(
+        inputs=tuple(args.input or ()),
+        num_docs=args.num_docs or (0 if engines else _DEFAULT_DOCS),
+        engines=engines,
+        workers=workers,
+        peers=args.peers,
+        repeat=args.repeat,
+        tokenizer=args.tokenizer,
+        text_field=args.text_field,
+        size=parse_size(args.size, "--size"),
+    )
+
+
+def _check_writable(args: argparse.Namespace) -> None:
+    """Before an hour of measuring, not after it."""
+    for path in filter(None, (args.json, args.plot)):
+        if not path.parent.is_dir():
+            raise ConfigError(f"{path}: there is no directory {path.parent}")
+    if args.plot and args.plot.suffix not in (".svg", ".png"):
+        raise ConfigError(f"--plot: {args.plot} must end in .svg or .png")
+    if args.plot:
+        import importlib.util
+
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ConfigError("--plot needs matplotlib: pip install 'tokenmill[plot]'")
+
+
+@contextmanager
+def _progress(args: argparse.Namespace, steps: int) -> Iterator[Callable[[str], None]]:
+    """A bar on a terminal, else a line per step."""
+    if args.quiet:
+        yield lambda _: None
+    elif args.log_format == "text" and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=steps)
+            done = iter(range(steps))
+            yield lambda what: bar.update(task, description=what, completed=next(done, steps))
+    else:
+        counter = iter(range(1, steps + 1))
+        yield lambda what: log.info("%d of %d: %s", next(counter, steps), steps, what)
