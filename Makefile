@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit clean
+.PHONY: demo test lint types unit peers clean
 
 demo: .venv/ready
 	rm -rf build/demo
@@ -28,5 +28,13 @@ unit: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# What `tokenmill benchmark --peers` compares with, in environments of their own.
+peers: .peers/dolma/ready .peers/others/ready
+
+.peers/%/ready: benchmarks/peers/%.txt
+	$(PYTHON) -m venv .peers/$*
+	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 clean:
-	rm -rf .venv build
+	rm -rf .venv .peers build

@@ -8,12 +8,13 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.config import AUTO, Config, again
-from tokenmill.encode import resolve_tokenizer
+from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.engines import get_engine
 from tokenmill.engines.auto import choose
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
@@ -53,6 +54,18 @@ class RunResult:
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
     """Do a job, or what is left of it. Set `stop` to end it early in a resumable state (raises Interrupted)."""
     tokenizer = resolve_tokenizer(config)
+    with ThreadPoolExecutor(1) as loader:
+        loading = loader.submit(build_encoder, tokenizer, config.encoder, config.special_tokens_in_text)
+        return _run(config, tokenizer, loading, stop, display)
+
+
+def _run(
+    config: Config,
+    tokenizer: Tokenizer,
+    loading: Future[Encoder],
+    stop: threading.Event | None,
+    display: Display | None,
+) -> RunResult:
     plan = make_plan(config)
     budget, why = _budget(config, plan)
     with _output_errors(config), open_job(config, plan, tokenizer, budget) as job:
@@ -64,7 +77,7 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
         _tell_intention(job, pending, why)
         with closing(get_engine(budget.engine)) as engine:
             engine.warm_up(job, pending)
-            encoder = job.build_encoder()  # before anything is written: it may turn out that it cannot be used
+            encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
             with job.underway():
                 for unit in pending:
                     if job.store.receipt_path(unit).exists():

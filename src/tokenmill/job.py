@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from tokenmill.config import Config
-from tokenmill.encode import Encoder, Tokenizer, build_encoder
+from tokenmill.encode import Tokenizer
 from tokenmill.errors import DifferentJobError, OutputError
 from tokenmill.memory import Budget
 from tokenmill.plan import NAMED_IN_MESSAGE, Plan
@@ -80,9 +80,6 @@ class Job:
         self.store.prepare(self.description, self.plan)
         yield
         self.store.conclude()
-
-    def build_encoder(self) -> Encoder:
-        return build_encoder(self.tokenizer, self.config.encoder, self.config.special_tokens_in_text)
 
     def finished(self, unit: Unit) -> Receipt | None:
         """The receipt of a unit that need not be run again: it is whole, and so is what it stands for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,15 +67,19 @@ class HuggingFaceEncoder:
 def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialTokens) -> Encoder:
     """The encoder to use: fastokens if it loads this tokenizer and agrees with the reference, else the reference."""
     plain = mode is not SpecialTokens.MATCH
-    reference = _load(HuggingFaceEncoder, tokenizer, plain)
-    texts = torture_set(tokenizer.special)
-    expected = _checked(reference, tokenizer, texts)
+    with ThreadPoolExecutor(1) as loader:
+        # fastokens takes three times as long to load, and lets others work meanwhile.
+        wanted = choice is not EncoderChoice.HUGGINGFACE
+        loading = loader.submit(FastokensEncoder, tokenizer, plain=plain) if wanted else None
+        reference = _load(HuggingFaceEncoder, tokenizer, plain)
+        texts = torture_set(tokenizer.special)
+        expected = _checked(reference, tokenizer, texts)
     if mode is SpecialTokens.PLAIN:
         _refuse_forgery(tokenizer, expected)
-    if choice is EncoderChoice.HUGGINGFACE:
+    if loading is None:
         return reference
     try:
-        fast = FastokensEncoder(tokenizer, plain=plain)
+        fast = loading.result()
         problem = _disagreement(fast.encode(texts), expected, texts)
     except Exception as error:
         # Whatever fastokens raises for a tokenizer that it does not know, the reference still serves.

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tokenmill.config import Config, nearest
@@ -66,7 +67,7 @@ def resolve_tokenizer(config: Config) -> Tokenizer:
     return Tokenizer(
         name=name,
         sha256=hashlib.sha256(data).hexdigest(),
-        json=json.dumps(model),
+        json=_encode(model),
         vocab_size=max(ids) + 1,
         special=special,
         eos_token=eos,
@@ -137,9 +138,24 @@ def _download(repo: str) -> Path:
     return Path(path)
 
 
+def _decode(data: bytes) -> Any:
+    """Five times as fast as json, which has the last word: it takes more, lone surrogates for example."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return json.loads(data)
+
+
+def _encode(model: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(model).decode()
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return json.dumps(model)
+
+
 def _parse(name: str, data: bytes) -> dict[str, Any]:
     try:
-        model = json.loads(data)
+        model = _decode(data)
         added = model.setdefault("added_tokens", [])
         for token in added:
             if not isinstance(token["content"], str) or not isinstance(token["id"], int):
