@@ -110,6 +110,7 @@ class Config:
     batch_size: int = 100
     prefetch_files: int = 4
     max_memory: int | None = None
+    redo: tuple[int, ...] = ()
     overwrite: bool = False
 
     def __post_init__(self) -> None:
@@ -127,6 +128,7 @@ class Config:
         )
         self._set("max_rejects", RejectLimit.parse(self.max_rejects))
         self._set("max_document_bytes", parse_size(self.max_document_bytes, "max_document_bytes"))
+        self._set("redo", _numbers("redo", self.redo))
         if self.max_memory is not None:
             self._set("max_memory", parse_size(self.max_memory, "max_memory"))
         self._check()
@@ -219,6 +221,15 @@ def _choice(kind: type[E], name: str, value: object) -> E:
         return kind(str(value))
     except ValueError:
         raise ConfigError(f"{name}: {value!r}{nearest(str(value), [str(k) for k in kind])}") from None
+
+
+def _numbers(name: str, value: object) -> tuple[int, ...]:
+    """Unit numbers, as a list or as a text such as "7,12"."""
+    items = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    try:
+        return tuple(sorted({int(str(i)) for i in items}))
+    except ValueError:
+        raise ConfigError(f"{name}: {value!r} is no list of unit numbers such as 7,12") from None
 
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}

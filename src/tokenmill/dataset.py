@@ -68,19 +68,23 @@ class Rows:
             row += len(self)
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")
-        number, within = self._locate(row)
+        number, within = self.locate(row)
         found: Ids = self._chunk(number)[within]
         return found
 
-    def _locate(self, row: int) -> tuple[int, int]:
+    def locate(self, row: int) -> tuple[int, int]:
+        """The number of the chunk that a row is in, and the row in it."""
         number = bisect.bisect_right(self._ends, row)
-        return number, row - (self._ends[number - 1] if number else 0)
+        return number, row - self.first_row(number)
+
+    def first_row(self, chunk: int) -> int:
+        return self._ends[chunk - 1] if chunk else 0
 
     def _slice(self, rows: range) -> Ids:
         if not rows:
             return np.empty((0, self.seq_len), self.dtype)
-        first, start = self._locate(rows[0])
-        last, end = self._locate(rows[-1])
+        first, start = self.locate(rows[0])
+        last, end = self.locate(rows[-1])
         if first == last and rows.step > 0:
             return self._chunk(first)[start : end + 1 : rows.step]
         return np.stack([self[row] for row in rows])

@@ -17,7 +17,7 @@ from tokenmill.config import AUTO, Config, again
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.engines import get_engine
 from tokenmill.engines.auto import choose
-from tokenmill.errors import Interrupted, OutputError, TokenmillError
+from tokenmill.errors import ConfigError, Interrupted, OutputError, TokenmillError
 from tokenmill.finish import finish, read_summary, too_many_rejects, write_rejects
 from tokenmill.job import Job, open_job
 from tokenmill.manifest import Summary
@@ -80,7 +80,7 @@ def _run(
             encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
             with job.underway():
                 for unit in pending:
-                    if job.store.receipt_path(unit).exists():
+                    if unit.index in config.redo or job.store.receipt_path(unit).exists():
                         job.store.reset(unit)
                 with Timeline(meter, job.store.logs), (display or nullcontext)(meter):
                     engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
@@ -121,8 +121,11 @@ def _tell_intention(job: Job, pending: Units, why: str) -> None:
 def _pending(job: Job, meter: Meter) -> Units:
     """The units that are still to be run, or to be run again; the meter starts from the others."""
     pending = array("Q")
+    redo = set(job.config.redo)
+    if beyond := [n for n in redo if not 0 <= n < len(job.plan.sizes)]:
+        raise ConfigError(f"redo: there is no unit {beyond[0]}, the job has units 0 to {len(job.plan.sizes) - 1}")
     for unit in job.plan.units():
-        if receipt := job.finished(unit):
+        if unit.index not in redo and (receipt := job.finished(unit)):
             meter.add(receipt.ledger, unit.size)
         else:
             pending.append(unit.index)

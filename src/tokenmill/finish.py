@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+import xxhash
+
 from tokenmill.config import again
 from tokenmill.errors import LedgerError, RejectLimitError
 from tokenmill.job import Job
-from tokenmill.manifest import Summary, read_manifest
+from tokenmill.manifest import CHECKSUM, Summary, read_manifest
+from tokenmill.plan import Plan
 from tokenmill.records import Format, Ledger, Receipt, Unit, printable
 from tokenmill.store import Store, found_damaged
 
@@ -32,7 +35,7 @@ def finish(job: Job) -> Summary:
     """Write rejects.jsonl and manifest.json, unless there are more rejects than the job allows."""
     ledger = Ledger()
     missing: dict[str, str] = {}
-    for unit, receipt, _ in _receipts(job):
+    for unit, receipt, _ in receipts(job.store, job.plan):
         ledger.add(receipt.ledger)
         names = {part.file: file.name for part, file in zip(unit.parts, unit.files, strict=True)}
         missing.update((names[file], why) for file, why in receipt.missing.items())
@@ -42,19 +45,30 @@ def finish(job: Job) -> Summary:
         raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
     check_rejects(job, ledger)
     summary = Summary(run_id=job.run_id, ledger=ledger, missing=missing)
-    job.store.write_pieces(job.store.manifest, _manifest(job, summary))
+    job.store.write_pieces(job.store.manifest, manifest_pieces(job.store, job.plan, job.description, summary))
     return summary
 
 
-def _manifest(job: Job, summary: Summary) -> Iterator[str]:
-    """The manifest in pieces, a line for each file, unit and chunk: there may be a million of them."""
-    head = {"run_id": summary.run_id, "ledger": summary.ledger.to_json(), "missing": summary.missing, **job.description}
+def manifest_pieces(store: Store, plan: Plan, description: dict[str, Any], summary: Summary) -> Iterator[str]:
+    """The manifest in pieces, a line for each file, unit and chunk: there may be a million of them.
+
+    What was left out comes last: all before it follows from job, plan and receipts alone.
+    """
+    head = {"run_id": summary.run_id, "ledger": summary.ledger.to_json(), "missing": summary.missing, **description}
     lists: dict[str, Iterator[dict[str, Any]]] = {
-        "inputs": (asdict(file) for _, file in job.plan.inputs()),
-        "units": (_unit_entry(*entry) for entry in _receipts(job)),
-        "chunks": ({"unit": u.index, **asdict(c)} for u, receipt, _ in _receipts(job) for c in receipt.chunks),
-        "left_out": ({"name": name, "why": why} for name, why in job.plan.left_out or ()),
+        "inputs": (asdict(file) for _, file in plan.inputs()),
+        "units": (_unit_entry(*entry) for entry in receipts(store, plan)),
+        "chunks": ({"unit": u.index, **asdict(c)} for u, receipt, _ in receipts(store, plan) for c in receipt.chunks),
+        "left_out": ({"name": name, "why": why} for name, why in plan.left_out or ()),
     }
+    state = xxhash.xxh3_128()
+    for piece in _pieces(head, lists):
+        state.update(piece.encode())
+        yield piece
+    yield CHECKSUM.decode() + state.hexdigest() + '"\n}\n'
+
+
+def _pieces(head: dict[str, Any], lists: dict[str, Iterator[dict[str, Any]]]) -> Iterator[str]:
     yield json.dumps(head, indent=1).removesuffix("\n}")
     for name, entries in lists.items():
         yield f',\n "{name}": ['
@@ -63,7 +77,6 @@ def _manifest(job: Job, summary: Summary) -> Iterator[str]:
             yield separator + json.dumps(entry)
             separator = ",\n  "
         yield "\n ]"
-    yield "\n}\n"
 
 
 def check_rejects(job: Job, ledger: Ledger) -> None:
@@ -88,25 +101,31 @@ def write_rejects(job: Job) -> int:
     listed = 0
     temp = job.store.temporary / job.store.rejects.name
     with temp.open("w", encoding="ascii") as out:
-        for unit, receipt, firsts in _receipts(job, partial=True):
-            for reject in _rejects(job, unit, receipt):
-                out.write(json.dumps(_public_reject(unit, firsts, reject)) + "\n")
-                listed += reject["records"]
+        for reject in public_rejects(job.store, job.plan):
+            out.write(json.dumps(reject) + "\n")
+            listed += reject["records"]
         out.flush()
         os.fsync(out.fileno())
     temp.rename(job.store.rejects)
     return listed
 
 
-def _receipts(job: Job, partial: bool = False) -> Iterator[tuple[Unit, Receipt, list[int | None]]]:
+def public_rejects(store: Store, plan: Plan) -> Iterator[dict[str, Any]]:
+    """The rejects of all units so far, as rejects.jsonl has them."""
+    for unit, receipt, firsts in receipts(store, plan, partial=True):
+        for reject in _rejects(store, unit, receipt):
+            yield _public_reject(unit, firsts, reject)
+
+
+def receipts(store: Store, plan: Plan, partial: bool = False) -> Iterator[tuple[Unit, Receipt, list[int | None]]]:
     """Receipts in order, with the absolute number of the first record of each part: 1, as people count, or more.
 
     None where an earlier part of the same file could not be read, so that nobody knows.
     """
     file = -1
     line: int | None = 1
-    for unit in job.plan.units():
-        receipt = job.store.receipt(unit)
+    for unit in plan.units():
+        receipt = store.receipt(unit)
         if receipt is None:
             if partial:
                 receipt = Receipt(
@@ -137,10 +156,10 @@ def _unit_entry(unit: Unit, receipt: Receipt, firsts: list[int | None]) -> dict[
     return {"unit": unit.index, "parts": parts}
 
 
-def _rejects(job: Job, unit: Unit, receipt: Receipt) -> Iterator[dict[str, Any]]:
+def _rejects(store: Store, unit: Unit, receipt: Receipt) -> Iterator[dict[str, Any]]:
     left = receipt.rejects_bytes
     try:
-        file = job.store.rejects_path(unit).open("rb")
+        file = store.rejects_path(unit).open("rb")
     except FileNotFoundError:
         return  # none; or a worker has just found out that there are none
     with file:

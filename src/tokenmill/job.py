@@ -71,13 +71,12 @@ class Job:
 
     @cached_property
     def run_id(self) -> str:
-        description = json.dumps(self.description, sort_keys=True)
-        return hashlib.sha256(f"{description}\n{self.plan.digest}".encode()).hexdigest()
+        return run_id(self.description, self.plan)
 
     @contextmanager
     def underway(self) -> Iterator[None]:
         """From here on the directory is written to, and nothing in it may say that it is complete."""
-        self.store.prepare(self.description, self.plan)
+        self.store.prepare(self.description, self.plan, self.tokenizer.data)
         yield
         self.store.conclude()
 
@@ -103,6 +102,12 @@ class Job:
         seq_len, dtype = self.config.seq_len, self.tokenizer.dtype
         chunks = all(self.store.has_chunk(c, seq_len, dtype) for c in state.chunks)
         return chunks and self.store.has_rejects(unit, state.rejects_bytes)
+
+
+def run_id(description: dict[str, Any], plan: Plan) -> str:
+    """Two jobs with the same id have the same output."""
+    described = json.dumps(description, sort_keys=True)
+    return hashlib.sha256(f"{described}\n{plan.digest}".encode()).hexdigest()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import xxhash
 
 from tokenmill.records import Ledger
 
@@ -41,6 +42,20 @@ class Index(msgspec.Struct, frozen=True):
     options: Options
     tokenizer: TokenizerEntry
     chunks: list[Chunk]
+
+
+CHECKSUM = b',\n "xxh3": "'
+
+
+def has_checksum(path: Path) -> bool:
+    """Whether a manifest ends with the XXH3-128 of all that stands before it."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        end = data.rfind(CHECKSUM)
+        if end < 0:
+            return False
+        with memoryview(data) as whole, whole[:end] as before:
+            digest = xxhash.xxh3_128_hexdigest(before)
+        return data[end:] == CHECKSUM + digest.encode() + b'"\n}\n'
 
 
 def read_manifest(path: Path, kind: type[T]) -> T:

@@ -1,6 +1,7 @@
 """The output directory: what lies where, and how a unit is committed.
 
 OUT/job.json, OUT/plan.jsonl  the job: options and tokenizer; inputs and units, a unit per line; written once, first
+OUT/tokenizer.json            the tokenizer, as it was found
 OUT/chunks/00007-0000.npy     rows;  .docs.npy: where documents end;  .ids.jsonl: their ids, with --id-field
 OUT/units/00007.json          receipt: the commit point. A unit with a receipt is done, one without never happened
 OUT/units/00007.checkpoint.json   how far an interrupted unit came; gone once there is a receipt
@@ -82,6 +83,7 @@ class Store:
         self.logs = root / "logs"
         self.job = root / "job.json"
         self.plan = root / "plan.jsonl"
+        self.tokenizer = root / "tokenizer.json"
         self.manifest = root / "manifest.json"
         self.rejects = root / "rejects.jsonl"
         self.lock = -1
@@ -122,10 +124,11 @@ class Store:
         self.rejects.unlink(missing_ok=True)
         for directory in (self.units, self.chunks, self.temporary):
             shutil.rmtree(directory, ignore_errors=True)
+        self.tokenizer.unlink(missing_ok=True)
         self.plan.unlink(missing_ok=True)
         self.job.unlink(missing_ok=True)
 
-    def prepare(self, description: dict[str, Any], plan: Plan) -> None:
+    def prepare(self, description: dict[str, Any], plan: Plan, tokenizer: bytes) -> None:
         """Make the directories, the job and its plan first; whatever a dead run left half-written goes."""
         self.temporary.mkdir(exist_ok=True)
         begun = tuple(f"{c.name.split('.')[0]}-" for c in self.units.glob("*.checkpoint.json"))
@@ -137,6 +140,9 @@ class Store:
             self.write_json(self.job, description)
         if (stored := self.read_plan(plan.root)) is None or stored.digest != plan.digest:
             self.write_pieces(self.plan, plan.lines())
+        if not self.tokenizer.exists() or self.tokenizer.read_bytes() != tokenizer:
+            write_atomically(self.tokenizer, [tokenizer], self.temporary)
+        (self.logs / "inputs").write_bytes(os.fsencode(plan.root))  # for `verify`; a path, so it is with the logs
         self.chunks.mkdir(exist_ok=True)
         self.units.mkdir(exist_ok=True)
         for checkpoint in self.units.glob("*.checkpoint.json"):
@@ -152,7 +158,7 @@ class Store:
         self.write_pieces(path, [json.dumps(data, indent=1, sort_keys=True), "\n"])
 
     def write_pieces(self, path: Path, pieces: Iterable[str]) -> None:
-        write_atomically(path, pieces, self.temporary)
+        write_atomically(path, (piece.encode("ascii") for piece in pieces), self.temporary)
 
     def read_json(self, path: Path) -> dict[str, Any] | None:
         with found_damaged(path, START_ANEW if path == self.job else REMOVE):

@@ -199,10 +199,10 @@ class ChunkWriter:
             self._ids.close()
 
 
-def write_atomically(path: Path, pieces: Iterable[str], temporary: Path) -> None:
+def write_atomically(path: Path, pieces: Iterable[bytes], temporary: Path) -> None:
     """Replace a file as a whole: readers see the old content or the new, also after a crash."""
     temp = temporary / path.name
-    with temp.open("w", encoding="ascii") as file:
+    with temp.open("wb") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenmill.benchmark.runs import Contender
 from tokenmill.memory import default_workers, machine_memory
-from tokenmill.progress import size
+from tokenmill.progress import aligned, size
 
 LIBRARIES = ("tokenmill", "fastokens", "tokenizers", "gigatoken", "isal", "msgspec", "numpy", "pyarrow")
 SAME = 1.05  # a difference that a shared machine makes by itself
@@ -173,14 +173,6 @@ def _rates(c: Contender) -> tuple[str, ...]:
 
 def _spread(seconds: list[float]) -> str:
     return f"{min(seconds):.2f}-{max(seconds):.2f}" if len(seconds) > 1 else "once"
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    """Columns for the eye: the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *rest in rows:
-        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
 def machine() -> dict[str, Any]:

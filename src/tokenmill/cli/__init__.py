@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import tokenmill
-from tokenmill.cli import benchmark, run
+from tokenmill.cli import benchmark, run, show, stats, verify
 from tokenmill.cli.messages import EXIT_CODES, messages
 from tokenmill.config import nearest
 from tokenmill.errors import Interrupted, TokenmillError
 
 log = logging.getLogger("tokenmill")
 
-COMMANDS = (run, benchmark)
+COMMANDS = (run, verify, show, stats, benchmark)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,21 @@ def add_message_options(parser: argparse.ArgumentParser | argparse._ArgumentGrou
     add("--quiet", action="store_true", help="print errors only")
     add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
     add("--debug", action="store_true", help="show the traceback of an error")
+
+
+@contextmanager
+def byte_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for long reading, on a terminal: it is told how much is done, and of how much."""
+    if args.quiet or args.log_format == "json" or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

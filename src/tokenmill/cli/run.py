@@ -77,6 +77,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--seq-len", type=int, metavar="N", help=f"tokens per row (default: {default['seq_len']})")
     add("--sequences-per-chunk", type=int, metavar="N", help="most rows per file (default: 50000)")
     add("--tail", choices=list(map(str, Tail)), help="pad or drop the last, partial row of a unit (default: pad)")
+    add("--redo", metavar="UNITS", help="do these units of the job again, e.g. 7,12: `tokenmill verify` names them")
     add("--overwrite", action="store_true", default=None, help="remove the job in the output directory first")
 
     how = parser.add_argument_group("how to run")

@@ -32,6 +32,8 @@ class Tokenizer:
     """A tokenizer.json and what was read from it. `json` has truncation and padding off and EOS and BOS special."""
 
     name: str
+    data: bytes
+    """The file as it was found."""
     sha256: str
     json: str
     vocab_size: int
@@ -66,6 +68,7 @@ def resolve_tokenizer(config: Config) -> Tokenizer:
     pad = next((special[p] for p in _PAD_NAMES if p in special), eos_id if eos_id is not None else 0)
     return Tokenizer(
         name=name,
+        data=data,
         sha256=hashlib.sha256(data).hexdigest(),
         json=_encode(model),
         vocab_size=max(ids) + 1,

@@ -39,7 +39,7 @@ class JsonlReader:
         self._part = part
         self._limit = config.max_document_bytes
         self._ring = ring
-        self._parse = JsonlParser(config.text_field, config.id_field, config.max_document_bytes)
+        self.parser = JsonlParser(config.text_field, config.id_field, config.max_document_bytes)
 
     def blocks(self, offset: int | None) -> Iterator[Block]:
         with self._path.open("rb", buffering=0) as file:
@@ -56,7 +56,7 @@ class JsonlReader:
             yield from cut_lines(source, position, self._limit, file.tell, self._ring)
 
     def parse(self, block: Block) -> Documents:
-        return self._parse(block)
+        return self.parser(block)
 
 
 class JsonlParser:

@@ -1,0 +1,214 @@
+"""Job, plan, receipts, manifest and rejects: each follows from the ones before, so each is compared with that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from tokenmill.check.fault import Fault
+from tokenmill.errors import LedgerError, OutputError
+from tokenmill.finish import manifest_pieces, public_rejects, receipts
+from tokenmill.job import FORMAT_VERSION, run_id
+from tokenmill.manifest import Index, Summary, has_checksum, read_manifest
+from tokenmill.plan import Plan
+from tokenmill.records import Ledger, Receipt, Unit, printable
+from tokenmill.store import CHUNK_SUFFIXES, Store
+
+Tell = Callable[[Fault], None]
+
+SHOWN = 120
+LEFT_OUT = ' "left_out": [\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output directory whose job and plan could be read."""
+
+    store: Store
+    description: dict[str, Any]
+    plan: Plan
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.description["options"]
+        return found
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.description["tokenizer"]
+        return found
+
+
+def open_output(root: Path, source: Path | None) -> Output:
+    """Raises OutputError for a directory that holds no job."""
+    store = Store(root)
+    description = store.read_json(store.job) if root.is_dir() else None
+    plan = store.read_plan(source or _last_source(store)) if description else None
+    if description is None or plan is None:
+        raise OutputError(f"{printable(root)} is no output of tokenmill: it has no job.json and plan.jsonl")
+    if description.get("format_version") != FORMAT_VERSION:
+        raise OutputError(f"{printable(root)} has the format version {description.get('format_version')}, not 1")
+    return Output(store, description, plan)
+
+
+def _last_source(store: Store) -> Path:
+    """Where the inputs lay when the job ran last."""
+    try:
+        return Path(os.fsdecode((store.logs / "inputs").read_bytes()))
+    except OSError:
+        return Path()
+
+
+def check_receipts(output: Output, tell: Tell) -> bool:
+    """Whether every unit has a receipt that can be read and adds up."""
+    whole = True
+    for unit in output.plan.units():
+        try:
+            receipt = output.store.receipt(unit)
+            if receipt is None:
+                raise LedgerError(f"unit {unit.name} has no receipt")
+            _check_ledger(unit, receipt, output.options)
+        except (OutputError, LedgerError) as error:
+            tell(Fault(str(error), unit.index))
+            whole = False
+    return whole
+
+
+def _check_ledger(unit: Unit, receipt: Receipt, options: dict[str, Any]) -> None:
+    where, ledger, chunks = f"receipt of unit {unit.name}", receipt.ledger, receipt.chunks
+    ledger.check(options["seq_len"], where)
+    rows, tokens, documents = (sum(getattr(c, n) for c in chunks) for n in ("rows", "tokens", "documents"))
+    sums = {
+        "unit": (receipt.unit, unit.index),
+        "parts": (len(receipt.lines), len(unit.parts)),
+        "rows": (ledger.rows, rows),
+        "tokens": (ledger.tokens + ledger.separators - ledger.dropped_tokens, tokens),
+        "documents": (ledger.documents - ledger.dropped_documents, documents),
+        "rejects": (ledger.rejected, sum(ledger.rejects_by_reason.values())),
+    }
+    for name, (one, other) in sums.items():
+        if one != other:
+            raise LedgerError(f"{where}: {name} do not add up ({one:,} and {other:,})")
+
+
+def check_manifest(output: Output, tell: Tell) -> None:
+    """The manifest must be, line by line, what job, plan and receipts make of it."""
+    store, plan = output.store, output.plan
+    if not store.manifest.exists():
+        tell(Fault("manifest.json is missing: the job is not complete. Run the same command again to continue it"))
+        return
+    try:
+        read_manifest(store.manifest, Index)
+    except (OSError, ValueError) as error:
+        tell(Fault(f"manifest.json cannot be read: {error}. Remove it and run the same command again"))
+        return
+    ledger = Ledger()
+    missing: dict[str, str] = {}
+    for unit, receipt, _ in receipts(store, plan):
+        ledger.add(receipt.ledger)
+        names = {part.file: file.name for part, file in zip(unit.parts, unit.files, strict=True)}
+        missing |= {names[file]: why for file, why in receipt.missing.items()}
+    summary = Summary(run_id=run_id(output.description, plan), ledger=ledger, missing=missing)
+    expected = _lines(manifest_pieces(store, plan, output.description, summary))
+    with store.manifest.open(encoding="ascii", errors="replace") as file:
+        for number, (found, wanted) in enumerate(zip_longest(file, expected), 1):
+            if found == wanted == LEFT_OUT:
+                break  # from here on it is a list that nothing else knows, and the checksum
+            if found != wanted:
+                tell(Fault(_difference("manifest.json", number, found, wanted), None))
+                break
+    if not has_checksum(store.manifest):
+        tell(Fault("manifest.json was edited: its checksum is wrong. Remove it and run the same command again"))
+    for name, why in missing.items():
+        tell(Fault(f"the input {printable(name)} is missing from the output: {why}. Mend it and run the job again"))
+
+
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Pieces of text as lines, each with its end."""
+    held = ""
+    for piece in pieces:
+        *whole, held = (held + piece).split("\n")
+        yield from (line + "\n" for line in whole)
+    if held:
+        yield held
+
+
+def _difference(name: str, number: int, found: str | None, wanted: str | None) -> str:
+    is_, should = (("nothing" if t is None else printable(t.strip()[:SHOWN])) for t in (found, wanted))
+    return (
+        f"{name}, line {number}: there is {is_}, the receipts say {should}. Remove manifest.json and run the same "
+        "command again: both are made anew"
+    )
+
+
+def check_rejects(output: Output, tell: Tell) -> None:
+    """rejects.jsonl must list what the units rejected, no more and no less."""
+    store = output.store
+    counted: dict[str, int] = {}
+    expected = (json.dumps(reject) + "\n" for reject in _counting(output, counted))
+    try:
+        file = store.rejects.open(encoding="ascii", errors="replace")
+    except OSError as error:
+        tell(Fault(f"rejects.jsonl cannot be read: {error.strerror}. Remove manifest.json and run the job again"))
+        return
+    with file:
+        for number, (found, wanted) in enumerate(zip_longest(file, expected), 1):
+            if found != wanted:
+                tell(Fault(_difference("rejects.jsonl", number, found, wanted)))
+                return
+    total: dict[str, int] = {}
+    for _, receipt, _ in receipts(store, output.plan):
+        for reason, count in receipt.ledger.rejects_by_reason.items():
+            total[reason] = total.get(reason, 0) + count
+    if counted != total:
+        tell(Fault(f"the ledger counts the rejects {total}, their list has {counted}"))
+
+
+def _counting(output: Output, counted: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for reject in public_rejects(output.store, output.plan):
+        if reject["records"]:
+            counted[reject["reason"]] = counted.get(reject["reason"], 0) + reject["records"]
+        yield reject
+
+
+def check_tokenizer(output: Output, tell: Tell) -> None:
+    try:
+        data = output.store.tokenizer.read_bytes()
+    except OSError as error:
+        tell(Fault(f"tokenizer.json cannot be read: {error.strerror}. Remove manifest.json and run the job again"))
+        return
+    if hashlib.sha256(data).hexdigest() != output.tokenizer["sha256"]:
+        tell(Fault("tokenizer.json is not the tokenizer of the job. Remove manifest.json and run the job again"))
+
+
+def check_strangers(output: Output, tell: Tell) -> None:
+    """Nothing in the directory that the receipts do not know."""
+    store = output.store
+    known = {p.name for p in (store.job, store.plan, store.tokenizer, store.manifest, store.rejects)}
+    folders = {p.name for p in (store.chunks, store.units, store.logs)}
+    for entry in os.scandir(store.root):
+        if entry.name not in (folders if entry.is_dir(follow_symlinks=False) else known):
+            tell(Fault(f"{printable(entry.name)} is not of this job: remove it"))
+    counts, rejecting = {}, set()
+    for unit, receipt, _ in receipts(store, output.plan):
+        counts[unit.name] = len(receipt.chunks)
+        if receipt.rejects_bytes:
+            rejecting.add(unit.name)
+    with_ids = output.options["id_field"] is not None
+    for entry in os.scandir(store.units):
+        unit_name, _, kind = entry.name.partition(".")
+        if unit_name not in counts or kind not in ({"json", "rejects.jsonl"} if unit_name in rejecting else {"json"}):
+            tell(Fault(f"units/{printable(entry.name)} is not of this job: remove it"))
+    suffixes = CHUNK_SUFFIXES if with_ids else CHUNK_SUFFIXES[:2]
+    for entry in os.scandir(store.chunks):
+        name, dot, suffix = entry.name.partition(".")
+        unit_name, _, number = name.partition("-")
+        is_known = number.isdecimal() and int(number) < counts.get(unit_name, 0) and dot + suffix in suffixes
+        if not is_known or f"{int(number):04d}" != number:
+            tell(Fault(f"chunks/{printable(entry.name)} is not of this job: remove it"))

@@ -1,0 +1,141 @@
+"""One unit's chunks: are the files what the receipt says, and can the rows be what a tokenizer wrote?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from tokenmill.check.books import Output
+from tokenmill.check.fault import Fault
+from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Receipt, Unit
+from tokenmill.store import CHUNK_SUFFIXES
+from tokenmill.write import npy_header
+
+BLOCK_BYTES = 4 << 20
+
+
+class DamagedError(Exception):
+    """A chunk is not what it should be."""
+
+
+class UnitChecker:
+    """Checks the chunks of one unit, in order."""
+
+    def __init__(self, output: Output, unit: Unit, receipt: Receipt, progress: Callable[[int], None]) -> None:
+        self._folder = output.store.chunks
+        self._unit = unit
+        self._receipt = receipt
+        self._progress = progress
+        self._seq_len: int = output.options["seq_len"]
+        self._eos, self._bos = output.tokenizer["eos_id"], output.tokenizer["bos_id"]
+        self._pad, self._vocabulary = output.tokenizer["pad_id"], output.tokenizer["vocab_size"]
+        self._dtype = np.dtype(output.tokenizer["dtype"]).newbyteorder("<")
+        # Where special tokens in texts are matched, EOS may stand inside a document.
+        self._forgeable = output.options["special_tokens_in_text"] == "match"
+        self._lines = {p.file: n for p, n in zip(unit.parts, receipt.lines, strict=True)}
+        self._last = (-1, -1)
+
+    def faults(self) -> Iterator[Fault]:
+        for chunk in self._receipt.chunks:
+            try:
+                ends = self._check_sidecar(chunk)
+                self._check_rows(chunk, ends)
+                if chunk.ids_xxh3 is not None:
+                    self._check_ids(chunk)
+            except (DamagedError, OSError, ValueError) as error:
+                yield Fault(f"chunk {chunk.name}: {_said(error)}", self._unit.index)
+
+    def _path(self, chunk: ChunkEntry, suffix: str) -> Path:
+        return self._folder / f"{chunk.name}{suffix}"
+
+    def _open(self, chunk: ChunkEntry, suffix: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
+        """The file behind a header that is right to the byte, if its size is."""
+        path = self._path(chunk, suffix)
+        header = npy_header(dtype, shape)
+        file = path.open("rb")
+        size = path.stat().st_size
+        wanted = len(header) + int(np.prod(shape)) * dtype.itemsize
+        if size != wanted:
+            file.close()
+            raise DamagedError(f"{suffix} has {size:,} bytes instead of {wanted:,}")
+        if file.read(len(header)) != header:
+            file.close()
+            raise DamagedError(f"the header of {suffix} does not say {dtype.name} {shape}")
+        return file
+
+    def _check_sidecar(self, chunk: ChunkEntry) -> npt.NDArray[np.int64]:
+        with self._open(chunk, ".docs.npy", SIDECAR_DTYPE, (chunk.documents,)) as file:
+            data = file.read()
+        self._progress(len(data))
+        _compare("the sidecar", xxhash.xxh3_128_hexdigest(data), chunk.docs_xxh3)
+        docs = np.frombuffer(data, SIDECAR_DTYPE)
+        ends = docs["end"].astype(np.int64)
+        if len(ends) and (ends[0] < 1 or ends[-1] > chunk.tokens or not (np.diff(ends) > 0).all()):
+            raise DamagedError("the ends of documents do not increase within the chunk")
+        for file_number, record in zip(docs["file"].tolist(), docs["record"].tolist(), strict=True):
+            if file_number not in self._lines or not 0 <= record < self._lines[file_number]:
+                raise DamagedError(f"record {record} of file {file_number} is not of this unit")
+            if (file_number, record) <= self._last:
+                raise DamagedError(f"record {record} of file {file_number} comes twice, or too late")
+            self._last = (file_number, record)
+        return ends
+
+    def _check_rows(self, chunk: ChunkEntry, ends: npt.NDArray[np.int64]) -> None:
+        state = xxhash.xxh3_128()
+        position = framed = 0
+        with self._open(chunk, ".npy", self._dtype, (chunk.rows, self._seq_len)) as file:
+            while data := file.read(BLOCK_BYTES):
+                state.update(data)
+                ids = np.frombuffer(data, self._dtype)
+                framed += self._check_block(ids, position, ends, chunk)
+                position += len(ids)
+                self._progress(len(data))
+        _compare("the rows", state.hexdigest(), chunk.xxh3)
+        if self._eos is not None and not self._forgeable and framed != len(ends):
+            raise DamagedError(f"EOS stands {framed:,} times in it, but {len(ends):,} documents end there")
+
+    def _check_block(self, ids: npt.NDArray[Any], position: int, ends: npt.NDArray[np.int64], chunk: ChunkEntry) -> int:
+        """Tokens from `position` on; how many of them are EOS."""
+        if (highest := int(ids.max())) >= self._vocabulary:
+            raise DamagedError(f"it holds the id {highest}, but the vocabulary ends at {self._vocabulary - 1}")
+        real = ids[: max(0, chunk.tokens - position)]
+        if len(real) < len(ids) and (ids[len(real) :] != self._pad).any():
+            raise DamagedError("behind its last token stands something that is not padding")
+        here = ends[(ends > position) & (ends <= position + len(ids))] - position
+        if self._eos is not None and (ids[here - 1] != self._eos).any():
+            where = int(position + here[np.argmax(ids[here - 1] != self._eos)])
+            raise DamagedError(f"the document that ends at token {where} does not end with EOS")
+        begins = ends[:-1][(ends[:-1] >= position) & (ends[:-1] < position + len(ids))] - position
+        if self._bos is not None and (ids[begins] != self._bos).any():
+            raise DamagedError("a document does not begin with BOS")
+        return int(np.count_nonzero(real == self._eos)) if self._eos is not None else 0
+
+    def _check_ids(self, chunk: ChunkEntry) -> None:
+        state = xxhash.xxh3_128()
+        lines = 0
+        with self._path(chunk, CHUNK_SUFFIXES[2]).open("rb") as file:
+            while data := file.read(BLOCK_BYTES):
+                state.update(data)
+                lines += data.count(b"\n")
+                self._progress(len(data))
+        _compare("the list of ids", state.hexdigest(), str(chunk.ids_xxh3))
+        if lines != chunk.documents:
+            raise DamagedError(f"{lines:,} ids for {chunk.documents:,} documents")
+
+
+def _compare(what: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise DamagedError(f"the checksum of {what} is {found}, the receipt says {wanted}")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{Path(error.filename).name} is missing"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror}"
+    return str(error)

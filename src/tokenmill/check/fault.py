@@ -1,0 +1,48 @@
+"""What can be found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong; `unit` is the one to do again, where that mends it."""
+
+    what: str
+    unit: int | None = None
+
+    @property
+    def way_out(self) -> str:
+        if self.unit is None:
+            return ""
+        return f"do it again: tokenmill run INPUT... OUTPUT --redo {self.unit}, with the options of the job"
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """What was looked at, and what was found. Of many faults the first ones are kept, and all are counted."""
+
+    MOST = 1000
+
+    faults: list[Fault] = field(default_factory=list)
+    found: int = 0
+    units: int = 0
+    chunks: int = 0
+    rows: int = 0
+    tokens: int = 0
+    documents: int = 0
+    compared: int = 0
+    """Documents that were compared with their source."""
+
+    @property
+    def good(self) -> bool:
+        return not self.found
+
+    def add(self, fault: Fault) -> None:
+        self.found += 1
+        if len(self.faults) < self.MOST:
+            self.faults.append(fault)
+
+    def units_to_redo(self) -> list[int]:
+        return sorted({f.unit for f in self.faults if f.unit is not None})

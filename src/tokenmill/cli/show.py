@@ -1,0 +1,123 @@
+"""`tokenmill show`: rows as a person wants to look at them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.cli.messages import add_message_options, quiet_pipe
+from tokenmill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tokenmill.show import Row, Span, Viewer
+
+_EPILOG = """\
+examples:
+  tokenmill show tokenized/                              the first row
+  tokenmill show tokenized/ 0 17 42                      these rows
+  tokenmill show tokenized/ --sample 5 --seed 1          five at random
+  tokenmill show tokenized/ --file part-003 --record 17  the rows of one document: line 17 of that file
+"""
+_STYLES = ("black on bright_cyan", "black on bright_yellow")
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "show",
+        help="look at rows: text, token boundaries, documents and where they came from",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Show rows with the boundaries of tokens in alternating colours and those of documents marked.",
+        epilog=_EPILOG,
+    )
+    add = parser.add_argument
+    add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
+    add("rows", nargs="*", type=int, metavar="ROW", help="row numbers, from 0 (default: 0)")
+    add("--sample", type=int, metavar="N", help="so many rows at random")
+    add("--seed", type=int, default=0, metavar="N", help="which ones (default: 0)")
+    add("--file", metavar="NAME", help="with --record: an input file, or a part of its name")
+    add("--record", type=int, metavar="N", help="with --file: its line or row, from 1")
+    add("--ids", action="store_true", help="ids beside the text of each token")
+    add("--json", action="store_true", help="one JSON object per row")
+    add_message_options(parser)
+    parser.set_defaults(execute=execute)
+
+
+def execute(args: argparse.Namespace) -> int:
+    from tokenmill.show import Viewer
+
+    if (args.file is None) != (args.record is None):
+        raise ConfigError("--file and --record go together: which line of which file")
+    if sum(map(bool, (args.rows, args.sample is not None, args.file is not None))) > 1:
+        raise ConfigError("choose one: row numbers, --sample, or --file with --record")
+    viewer = Viewer(args.output)
+    if args.file is not None:
+        numbers = viewer.find(args.file, args.record)
+    elif args.sample is not None:
+        numbers = viewer.sample(args.sample, args.seed)
+    else:
+        numbers = args.rows or [0]
+    with quiet_pipe():
+        for number in numbers:
+            row = viewer.row(number)
+            if args.json:
+                print(json.dumps(_as_json(viewer, row)))
+            else:
+                _print(args, viewer, row)
+    return 0
+
+
+def _as_json(viewer: Viewer, row: Row) -> dict[str, Any]:
+    spans = [asdict(s) | {"text": "".join(p.text for p in viewer.pieces(row.ids[s.start : s.end]))} for s in row.spans]
+    return {"row": row.number, "ids": row.ids, "documents": spans}
+
+
+def _print(args: argparse.Namespace, viewer: Viewer, row: Row) -> None:
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"row {row.number}: {len(row.ids):,} tokens", style="bold")
+    for span in row.spans:
+        console.print(_heading(span), style="dim", markup=False)
+        if span.file is not None:
+            console.print(_tokens(args, viewer, row.ids[span.start : span.end], coloured=sys.stdout.isatty()))
+    console.print()
+
+
+def _heading(span: Span) -> str:
+    from tokenmill.records import printable
+
+    if span.file is None:
+        return f"── padding, {span.end - span.start:,} tokens ──"
+    where = printable(span.file) + ("" if span.record is None else f":{span.record}")
+    notes = [] if span.begins else ["begins before this row"]
+    notes += [] if span.ends else ["goes on after this row"]
+    return f"── {where}, {span.end - span.start:,} tokens{''.join(f', {n}' for n in notes)} ──"
+
+
+def _tokens(args: argparse.Namespace, viewer: Viewer, ids: list[int], *, coloured: bool) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    for number, piece in enumerate(viewer.pieces(ids)):
+        shown = visible(piece.text)
+        style = _STYLES[number % 2] if coloured else ""
+        if args.ids:
+            text.append(f"{'+'.join(map(str, piece.ids))}", "dim")
+            text.append(f"={shown.replace(chr(10), '')}" if not coloured else "")
+            if coloured:
+                text.append(shown.replace("\n", ""), style)
+            text.append(" ")
+        else:
+            text.append(shown, style)
+    return text
+
+
+def visible(text: str) -> str:
+    r"""Text that cannot play tricks on a terminal: "a\x1b[2J\n" -> "a\\x1b[2J⏎\n"."""
+    shown = ("⏎\n" if c == "\n" else "→\t" if c == "\t" else c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(shown)

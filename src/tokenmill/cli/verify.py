@@ -1,0 +1,82 @@
+"""`tokenmill verify`: is an output whole, and is it what its sources say?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.cli.messages import add_message_options, byte_progress, quiet_pipe
+from tokenmill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tokenmill.check.fault import Verdict
+
+_EPILOG = """\
+examples:
+  tokenmill verify tokenized/                            books, checksums, ids, ends of documents, nothing foreign
+  tokenmill verify tokenized/ --against-source 1000      and 1,000 documents encoded again by the reference tokenizer
+  tokenmill verify tokenized/ --against-source all --source /mnt/corpus
+
+exit codes:
+  0  everything that was looked at is right
+  1  it is not: every fault is named, with what to do
+  2  wrong usage, or no output of tokenmill
+"""
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "verify",
+        help="check an output, also against its source",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Check a finished output; nothing is written.",
+        epilog=_EPILOG,
+    )
+    add = parser.add_argument
+    add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
+    add("--against-source", default="0", metavar="N|all", help="compare N documents, or all, with their source records")
+    add("--source", type=Path, metavar="DIR", help="the folder of the inputs (default: where it was in the last run)")
+    add("--seed", type=int, default=0, metavar="N", help="which documents are chosen (default: 0)")
+    add("--json", action="store_true", help="print the verdict as JSON")
+    add_message_options(parser)
+    parser.set_defaults(execute=execute)
+
+
+def execute(args: argparse.Namespace) -> int:
+    from tokenmill.check.verify import ALL, verify
+
+    if args.against_source == "all":
+        against = ALL
+    elif args.against_source.isdecimal():
+        against = int(args.against_source)
+    else:
+        raise ConfigError(f"--against-source: {args.against_source!r} is neither a number of documents nor all")
+    with byte_progress(args, "verifying") as progress:
+        verdict = verify(args.output, against_source=against, source=args.source, seed=args.seed, progress=progress)
+    with quiet_pipe():
+        if args.json:
+            print(json.dumps({"good": verdict.good, **asdict(verdict)}))
+        else:
+            _print(args, verdict)
+    return 0 if verdict.good else 1
+
+
+def _print(args: argparse.Namespace, verdict: Verdict) -> None:
+    for fault in verdict.faults:
+        print(f"fault: {fault.what}")
+    if verdict.found > len(verdict.faults):
+        print(f"… and {verdict.found - len(verdict.faults):,} more faults")
+    looked = f"{verdict.units:,} units, {verdict.chunks:,} chunks, {verdict.rows:,} rows, {verdict.tokens:,} tokens, "
+    looked += f"{verdict.documents:,} documents"
+    if verdict.compared:
+        looked += f", {verdict.compared:,} of them compared with their source"
+    if verdict.good:
+        print(f"verified: {looked}: no fault found")
+        return
+    print(f"NOT GOOD: {verdict.found:,} fault(s) in {looked}")
+    if units := verdict.units_to_redo():
+        numbers = ",".join(map(str, units))
+        print(f"do them again with the job's options: tokenmill run INPUT... {args.output} --redo {numbers}")
