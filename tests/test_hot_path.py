@@ -16,8 +16,6 @@ import pytest
 
 from tests.conftest import Run, texts
 
-ENGINES = ["streaming", "enhanced"]
-
 
 def corpus(documents: int, length: int) -> bytes:
     rng = random.Random(documents)
@@ -52,7 +50,7 @@ def extra_calls(inputs: Path, run: Run, engine: str, first: bytes, second: bytes
     return counts[1] - counts[0]
 
 
-@pytest.mark.parametrize(("engine", "most"), [("streaming", 12), ("enhanced", 30)])
+@pytest.mark.parametrize(("engine", "most"), [("streaming", 7), ("enhanced", 15)])
 def test_calls_per_document(inputs: Path, run: Run, engine: str, most: int) -> None:
     extra = extra_calls(inputs, run, engine, corpus(1000, 100), corpus(3000, 100))
     assert extra / 2000 < most
@@ -61,11 +59,11 @@ def test_calls_per_document(inputs: Path, run: Run, engine: str, most: int) -> N
 def test_calls_per_megabyte_do_not_depend_on_the_tokens(inputs: Path, run: Run) -> None:
     """The tiny tokenizer makes every byte a token: a call for each would be a million."""
     extra = extra_calls(inputs, run, "streaming", corpus(4, 500_000), corpus(12, 500_000))
-    assert extra / 4 < 1500
+    assert extra / 4 < 300
 
 
 def test_no_token_is_a_python_object(inputs: Path, run: Run) -> None:
-    """A Python integer in a list takes 36 bytes; ids, rows and buffers of a block take 24 a token at the most."""
+    """Ids, rows and buffers take about 8 bytes a token here; a list of them 8 more, and 28 for ids that are not small."""
     (inputs / "a.jsonl").write_bytes(corpus(1, 100))
     run(output=inputs.parent / "warm")  # what is imported and cached is not counted
     (inputs / "a.jsonl").write_bytes(corpus(1, 4_000_000))
@@ -75,4 +73,4 @@ def test_no_token_is_a_python_object(inputs: Path, run: Run) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 24 * 4_000_000 + 20_000_000
+    assert peak < 11 * 4_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,19 @@ from pathlib import Path
 
 from tokenmill.benchmark.corpus import Generator, write_corpus
 from tokenmill.benchmark.methods import method_names
-from tokenmill.benchmark.peers import PEERS, compare, digests_of, find_python, find_shards, run_peer
+from tokenmill.benchmark.peers import (
+    PEERS,
+    compare,
+    digests_of,
+    digests_of_stripped,
+    find_python,
+    find_shards,
+    run_peer,
+)
 from tokenmill.benchmark.report import Method, Report
 from tokenmill.benchmark.runs import Contender, measure, python, run_engine
 from tokenmill.config import DEFAULT_TOKENIZER, Config
-from tokenmill.encode import Tokenizer, resolve_tokenizer
+from tokenmill.encode import Tokenizer, load_encoder, resolve_tokenizer
 from tokenmill.errors import BenchmarkError
 from tokenmill.memory import available_cores
 from tokenmill.plan import make_plan
@@ -95,6 +104,11 @@ def _scratch() -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _stripped(config: Config, tokenizer: Tokenizer) -> Counter[bytes]:
+    encoder = load_encoder(tokenizer, "fastokens", config.special_tokens_in_text)
+    return digests_of_stripped(_texts(config), encoder)
+
+
 def _texts(config: Config) -> Iterator[str]:
     """The user's own documents, from the first on."""
     plan = make_plan(config)
@@ -169,7 +183,10 @@ def _measure_peers(
         out = work / peer.package
         try:
             run_peer(peer, environment, contender, shards, tokenizer, out)
-            contender.agrees = compare(peer.read(out, tokenizer.dtype), ours, eos)
+            expected = _stripped(config, tokenizer) if peer.strips else ours
+            contender.agrees = compare(peer.read(out, tokenizer.dtype), expected, eos)
+            if peer.strips:
+                contender.agrees += " (of stripped texts)"
         except BenchmarkError as error:
             contender.problem = str(error)
         report.peers.append(contender)

@@ -10,9 +10,10 @@ import csv
 import gzip
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ import xxhash
 
 from tokenmill.benchmark.runs import Contender, measure
 from tokenmill.dataset import open as open_rows
-from tokenmill.encode import Tokenizer
+from tokenmill.encode import Encoder, Tokenizer
 from tokenmill.errors import BenchmarkError
+
+BATCH = 256
 
 Documents = Iterator[Any]
 """Arrays of ids, one per document."""
@@ -36,6 +39,8 @@ class Peer:
     package: str
     command: Callable[[Path, Shards, Path, Tokenizer, int], list[str]]
     read: Callable[[Path, np.dtype[Any]], Documents]
+    strips: bool = False
+    """Whether it takes white space off both ends of every document, so that its ids are those of other texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def _read_datasets(out: Path, dtype: np.dtype[Any]) -> Documents:
 
 
 PEERS = (
-    Peer("dolma tokens", "dolma", _dolma, _read_dolma),
+    Peer("dolma tokens", "dolma", _dolma, _read_dolma, strips=True),
     Peer("datatrove DocumentTokenizer", "datatrove", _driver("datatrove_tokens"), _read_datatrove),
     Peer("gigatoken encode_files", "gigatoken", _driver("gigatoken_files"), _read_gigatoken),
     Peer("datasets.map", "datasets", _driver("datasets_map"), _read_datasets),
@@ -155,6 +160,15 @@ def compare(documents: Documents, ours: Counter[bytes], eos: int | None) -> str:
 def digests_of(output: Path, eos: int | None) -> Counter[bytes]:
     """The documents of one of our own outputs."""
     return Counter(_digests((d.tokens for d in open_rows(output).documents()), eos))
+
+
+def digests_of_stripped(texts: Iterable[str], encoder: Encoder) -> Counter[bytes]:
+    """What a peer that strips documents should give."""
+    found: Counter[bytes] = Counter()
+    while batch := [text.strip() for text in islice(texts, BATCH)]:
+        tokens = encoder.encode(batch)
+        found.update(_digests(iter(np.split(tokens.ids, tokens.offsets[1:-1])), None))
+    return found
 
 
 def _digests(documents: Documents, eos: int | None) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenmill.errors import BenchmarkError
 
-SAMPLE_SECONDS = 0.05
+SAMPLE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +75,22 @@ def _last_lines(log: Path) -> str:
 
 
 def tree_memory(root: int) -> int:
-    """Resident bytes of a process and of all below it; 0 where the system does not tell."""
-    page = os.sysconf("SC_PAGE_SIZE")
+    """Bytes of a process and of all below it, what they share counted once; 0 where the system does not tell."""
     total, waiting = 0, [root]
     while waiting:
         pid = waiting.pop()
         try:
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+            total += _proportional(Path(f"/proc/{pid}/smaps_rollup").read_text())
             for task in Path(f"/proc/{pid}/task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
         except OSError:
             continue
     return total
+
+
+def _proportional(rollup: str) -> int:
+    line = next((line for line in rollup.splitlines() if line.startswith("Pss:")), "Pss: 0 kB")
+    return int(line.split()[1]) * 1024
 
 
 def python(*arguments: str) -> list[str]:
