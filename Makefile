@@ -7,6 +7,7 @@ BIN := .venv/bin
 demo: .venv/ready
 	rm -rf build/demo
 	$(BIN)/tokenmill run examples/sample build/demo --max-rejects 5%
+	$(BIN)/tokenmill verify build/demo --against-source all
 	$(BIN)/python examples/read_rows.py build/demo
 
 test: lint types unit

@@ -15,6 +15,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -99,9 +100,7 @@ def main() -> None:
     print(f"{args.engine} with {args.workers} worker(s), start-up included")
     print("\n".join(aligned(rows)))
     if args.json:
-        entries = {
-            n: {"seconds": c.seconds, "documents": c.documents, "text_bytes": c.text_bytes} for n, c in found.items()
-        }
+        entries = {name: asdict(contender) for name, contender in found.items()}
         args.json.write_text(json.dumps({"machine": machine(), "shapes": entries}, indent=1) + "\n")
 
 

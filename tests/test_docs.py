@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
@@ -20,7 +21,18 @@ PAGES = [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *(PROJECT / "docs").rg
 def test_the_readme_has_every_option_and_no_other() -> None:
     table = README[README.index("## Options") : README.index("## Running it again")]
     named = set(re.findall(r"`(--[a-z-]+)`", table))
-    assert named == set(option_names(build_parser())) - {"--help", "--version"}
+    assert named == set(option_names(commands()["run"])) - {"--help"}
+
+
+def test_the_readme_and_help_name_every_command_with_an_example() -> None:
+    for name, parser in commands().items():
+        assert f"| `tokenmill {name} " in README
+        assert f"tokenmill {name} " in (parser.epilog or ""), name
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    kind = argparse._SubParsersAction
+    return dict(next(a for a in build_parser()._actions if isinstance(a, kind)).choices)
 
 
 def test_the_readme_has_the_defaults() -> None:

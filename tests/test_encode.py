@@ -117,6 +117,8 @@ def test_a_hub_id_that_cannot_be_had_says_how_to_provide_a_file() -> None:
         (b'{"model": {"vocab": {"a": -1}}}', "no 32-bit numbers"),
         (b'{"model": {"vocab": {"a": 99999999999}}}', "no 32-bit numbers"),
         (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": "x"}]}', "is not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": 0, "b": 1, "c": 1}}}', "gives the id 1 to more than one token"),
+        (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 0, "content": "b"}]}', "gives the id 0"),
     ],
 )
 def test_a_broken_tokenizer_file_is_a_clear_error(tmp_path: Path, content: bytes, said: str) -> None:

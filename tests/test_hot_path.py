@@ -63,7 +63,7 @@ def test_calls_per_megabyte_do_not_depend_on_the_tokens(inputs: Path, run: Run) 
 
 
 def test_no_token_is_a_python_object(inputs: Path, run: Run) -> None:
-    """Ids, rows and buffers take about 8 bytes a token here; a list of them 8 more, and 28 for ids that are not small."""
+    """Ids, rows and buffers take about 8 bytes a token here; a list of them would take 8 more, or 36."""
     (inputs / "a.jsonl").write_bytes(corpus(1, 100))
     run(output=inputs.parent / "warm")  # what is imported and cached is not counted
     (inputs / "a.jsonl").write_bytes(corpus(1, 4_000_000))

@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tokenmill.check.fault import Verdict
+    from tokenmill.check.verify import verify
     from tokenmill.config import Config
     from tokenmill.dataset import Rows, open
     from tokenmill.errors import (
@@ -41,12 +43,22 @@ __all__ = [
     "RunResult",
     "TokenizerError",
     "TokenmillError",
+    "Verdict",
     "__version__",
     "open",
     "run",
+    "verify",
 ]
 
-_HOME = {"Config": "config", "Rows": "dataset", "open": "dataset", "RunResult": "execute", "run": "execute"}
+_HOME = {
+    "Config": "config",
+    "Rows": "dataset",
+    "RunResult": "execute",
+    "Verdict": "check.fault",
+    "open": "dataset",
+    "run": "execute",
+    "verify": "check.verify",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -69,7 +69,7 @@ def manifest_pieces(store: Store, plan: Plan, description: dict[str, Any], summa
 
 
 def _pieces(head: dict[str, Any], lists: dict[str, Iterator[dict[str, Any]]]) -> Iterator[str]:
-    yield json.dumps(head, indent=1).removesuffix("\n}")
+    yield json.dumps(head, indent=1, sort_keys=True).removesuffix("\n}")
     for name, entries in lists.items():
         yield f',\n "{name}": ['
         separator = "\n  "

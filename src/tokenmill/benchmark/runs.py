@@ -15,7 +15,8 @@ from typing import Any
 
 from tokenmill.errors import BenchmarkError
 
-SAMPLE_SECONDS = 0.1
+SAMPLE_SECONDS = 0.4
+POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,12 @@ def measure(command: Sequence[str], log: Path, environment: dict[str, str] | Non
     with log.open("ab") as messages, tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=messages, env=os.environ | (environment or {}))
         try:
+            due = 0.0
             while process.poll() is None:
-                peak = max(peak, tree_memory(process.pid))
-                time.sleep(SAMPLE_SECONDS)
+                if time.perf_counter() >= due:  # it takes milliseconds of a core: not too often
+                    peak = max(peak, tree_memory(process.pid))
+                    due = time.perf_counter() + SAMPLE_SECONDS
+                time.sleep(POLL_SECONDS)
         except BaseException:
             process.terminate()
             process.wait()

@@ -88,14 +88,20 @@ class UnitChecker:
     def _check_rows(self, chunk: ChunkEntry, ends: npt.NDArray[np.int64]) -> None:
         state = xxhash.xxh3_128()
         position = framed = 0
+        problem: DamagedError | None = None
         with self._open(chunk, ".npy", self._dtype, (chunk.rows, self._seq_len)) as file:
             while data := file.read(BLOCK_BYTES):
                 state.update(data)
                 ids = np.frombuffer(data, self._dtype)
-                framed += self._check_block(ids, position, ends, chunk)
+                try:
+                    framed += self._check_block(ids, position, ends, chunk)
+                except DamagedError as error:
+                    problem = problem or error
                 position += len(ids)
                 self._progress(len(data))
-        _compare("the rows", state.hexdigest(), chunk.xxh3)
+        _compare("the rows", state.hexdigest(), chunk.xxh3)  # first: it explains whatever else is wrong
+        if problem is not None:
+            raise problem
         if self._eos is not None and not self._forgeable and framed != len(ends):
             raise DamagedError(f"EOS stands {framed:,} times in it, but {len(ends):,} documents end there")
 

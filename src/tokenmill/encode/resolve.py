@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -176,9 +177,16 @@ def _parse(name: str, data: bytes) -> dict[str, Any]:
 def _all_ids(name: str, model: dict[str, Any]) -> list[int]:
     vocab = model["model"]["vocab"]
     ids = list(vocab.values()) if isinstance(vocab, dict) else list(range(len(vocab)))
-    ids += [t["id"] for t in model["added_tokens"]]
+    added = {t["content"]: t["id"] for t in model["added_tokens"]}
+    # An added token may stand in the vocabulary, too; but no two tokens may have one id.
+    new = [i for content, i in added.items() if not (isinstance(vocab, dict) and vocab.get(content) == i)]
+    new = new if isinstance(vocab, dict) else [i for i in new if i >= len(ids)]
+    ids += new
     if not ids or not all(isinstance(i, int) and 0 <= i < 1 << 32 for i in ids):
         raise TokenizerError(f"tokenizer {printable(name)} has an empty vocabulary or ids that are no 32-bit numbers")
+    if len(set(ids)) < len(ids):
+        twice = next(i for i, count in Counter(ids).items() if count > 1)
+        raise TokenizerError(f"tokenizer {printable(name)} gives the id {twice} to more than one token")
     return ids
 
 

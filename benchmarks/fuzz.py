@@ -1,0 +1,135 @@
+"""Tries the readers on mutated inputs for a while, and says how many.
+
+    python benchmarks/fuzz.py [--seconds 60] [--seed 1]
+
+Run it in a checkout: what must hold is in tests/fuzzing.py. An input that breaks a promise is printed and ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import gzip
+import io
+import lzma
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from backports import zstd
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.fuzzing import check_compressed, check_jsonl, check_lines, check_parquet, check_text
+
+from tokenmill.records import Codec
+
+LINES = [
+    b'{"text": "a"}',
+    b'{"text": ""}',
+    b'{"id": 1, "text": "b", "meta": {"x": [1, 2, {"y": null}]}}',
+    b'{"text": "\\u00e9\\ud83d\\ude00"}',
+    b'{"text": "\xc3\xa9"}',
+    b'{"text": "\\ud800"}',
+    b'{"text": 1}',
+    b"[]",
+    b"{}",
+    b" \t",
+    b'{"text": "a"}{"text": "b"}',
+    b'{"text": NaN}',
+    b'{"text": "a", "text": "b"}',
+    b"\xef\xbb\xbf" + b'{"text": "a"}',
+    b'{"a": ' * 50 + b"1" + b"}" * 50,
+]
+CODECS: dict[Codec, Callable[[bytes], bytes]] = {
+    Codec.GZIP: gzip.compress,
+    Codec.ZSTD: zstd.compress,
+    Codec.BZIP2: bz2.compress,
+    Codec.XZ: lzma.compress,
+    Codec.PLAIN: lambda data: data,
+}
+
+
+class Fuzzer:
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random = random.Random(seed)
+        self.folder = folder
+        self.tried: Counter[str] = Counter()
+        buffer = io.BytesIO()
+        pq.write_table(pa.table({"text": [f"row {n}" for n in range(40)]}), buffer, row_group_size=10)
+        self.parquet = buffer.getvalue()
+
+    def mutate(self, data: bytes) -> bytes:
+        """A few bytes changed, removed, doubled or moved."""
+        held = bytearray(data)
+        for _ in range(self.random.randrange(4)):
+            place = self.random.randrange(len(held) + 1)
+            match self.random.randrange(5):
+                case 0 if held:
+                    held[place % len(held)] = self.random.randrange(256)
+                case 1:
+                    del held[place : place + self.random.randrange(1, 9)]
+                case 2:
+                    held[place:place] = held[place : place + self.random.randrange(1, 30)]
+                case 3:
+                    held[place:place] = self.random.randbytes(self.random.randrange(1, 5))
+                case _:
+                    del held[place:]
+        return bytes(held)
+
+    def lines(self) -> list[bytes]:
+        chosen = self.random.choices(LINES, k=self.random.randrange(1, 8))
+        return [self.mutate(line).replace(b"\n", b"") for line in chosen]
+
+    def once(self) -> None:
+        r = self.random.random()
+        if r < 0.6:
+            self.tried["blocks of lines"] += 1
+            self.attempt(check_lines, self.lines())
+        elif r < 0.8:
+            codec = self.random.choice(list(CODECS))
+            self.tried["compressed streams"] += 1
+            self.attempt(check_compressed, self.mutate(CODECS[codec](b"\n".join(self.lines()))), codec)
+        elif r < 0.95:
+            codec = self.random.choice(list(CODECS))
+            data = CODECS[codec](b"\n".join(self.lines()))
+            self.tried["JSON Lines files"] += 1
+            self.attempt(check_jsonl, self.folder / "a.jsonl", self.mutate(data), codec)
+        elif r < 0.98:
+            self.tried["text files"] += 1
+            self.attempt(check_text, self.folder / "a.txt", self.mutate(b"\n".join(self.lines())))
+        else:
+            self.tried["Parquet files"] += 1
+            self.attempt(check_parquet, self.folder / "a.parquet", self.mutate(self.parquet))
+
+    def attempt(self, check: Callable[..., None], *arguments: object) -> None:
+        try:
+            check(*arguments)
+        except BaseException:
+            print(f"{check.__name__}{arguments!r}", file=sys.stderr)
+            raise
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        fuzzer = Fuzzer(args.seed, Path(folder))
+        end = time.monotonic() + args.seconds
+        while time.monotonic() < end:
+            for _ in range(100):
+                fuzzer.once()
+    for name, count in fuzzer.tried.most_common():
+        print(f"{count:>12,}  {name}")
+    print(f"{fuzzer.tried.total():>12,}  inputs in all, seed {args.seed}: every promise held")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""For any bytes: nothing crashes, everything is accounted for, and good lines survive what stands between them.
+
+`benchmarks/fuzz.py` tries the same on millions of inputs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+from backports import zstd
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzzing import check_compressed, check_lines, check_parquet, check_text
+from tokenmill.records import Codec
+
+FEW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+noise = st.binary(max_size=200).map(lambda b: b.replace(b"\n", b" "))
+almost = st.sampled_from(
+    [b"{", b'{"text": "a', b'{"text": 1}', b"[]", b"null", b'{"text": "\\ud800"}', b'{"text": "\xff"}', b"\xef\xbb\xbf"]
+)
+
+
+@FEW
+@given(st.lists(noise | almost, max_size=12))
+def test_good_lines_survive_any_neighbours(lines: list[bytes]) -> None:
+    check_lines(lines)
+
+
+@FEW
+@given(st.binary(max_size=600), st.sampled_from(list(Codec)))
+def test_any_bytes_through_any_decompressor(data: bytes, codec: Codec) -> None:
+    check_compressed(data, codec)
+
+
+@FEW
+@given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 255), st.booleans())
+def test_damaged_compressed_files(data: bytes, place: int, value: int, use_zstd: bool) -> None:
+    whole = bytearray(zstd.compress(data) if use_zstd else gzip.compress(data))
+    whole[place % len(whole)] = value
+    check_compressed(bytes(whole), Codec.ZSTD if use_zstd else Codec.GZIP)
+
+
+@FEW
+@given(st.binary(max_size=400))
+def test_any_bytes_as_a_text_file(tmp_path: Path, data: bytes) -> None:
+    check_text(tmp_path / "a.txt", data)
+
+
+@settings(FEW, max_examples=100)
+@given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
+def test_damaged_parquet(tmp_path: Path, place: int, damage: bytes) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"text": [f"row {n}" for n in range(50)]}), buffer, row_group_size=10)
+    data = bytearray(buffer.getvalue())
+    place %= len(data)
+    data[place : place + len(damage)] = damage
+    check_parquet(tmp_path / "a.parquet", bytes(data))

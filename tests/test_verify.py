@@ -1,0 +1,329 @@
+"""`tokenmill verify`: whatever is done to an output is found, named, and can be mended by what is advised."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+
+from tests.conftest import Run, jsonl, texts, tree
+from tokenmill.check.verify import ALL, verify
+from tokenmill.cli import main
+from tokenmill.errors import OutputError
+
+OPTIONS: dict[str, Any] = {"sequences_per_chunk": 4, "id_field": "id", "engine": "streaming"}
+
+
+@pytest.fixture
+def job(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Four units, several chunks each, bad records, a document over three chunks, ids."""
+    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 500)
+    monkeypatch.setattr("tokenmill.plan.cut.FILE_COST_BYTES", 400)
+    records = [{"id": n, "text": f"document {n} " + "x" * (n % 7)} for n in range(20)]
+    (inputs / "a.jsonl").write_bytes(jsonl(*records[:8]) + b"broken\n" + jsonl({"id": 99, "text": "long " * 20}))
+    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(jsonl(*records[8:15], {"text": ""})))
+    (inputs / "c.jsonl").write_bytes(jsonl(*records[15:]))
+    return inputs
+
+
+@pytest.fixture
+def output(job: Path, tmp_path: Path, run: Run) -> Path:
+    assert job.exists()
+    run(**OPTIONS)
+    return tmp_path / "out"
+
+
+def test_a_whole_output_is_good(output: Path) -> None:
+    verdict = verify(output, against_source=ALL)
+    assert verdict.good, verdict.faults
+    assert verdict.units == 4
+    assert verdict.chunks > 6
+    assert verdict.documents == 21 == verdict.compared
+    assert verify(output, against_source=5, seed=1).compared == 5
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def swap(one: Path, other: Path) -> None:
+    held = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(held)
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def edit_text(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+
+
+Damage = Callable[[Path], object]
+REDO: dict[str, tuple[Damage, str]] = {
+    "a flipped byte in the rows": (lambda o: flip(o / "chunks/00001-0000.npy", -1), "the checksum of the rows"),
+    "a flipped byte in a header": (lambda o: flip(o / "chunks/00001-0000.npy", 60), "the header of .npy"),
+    "a flipped byte in a sidecar": (lambda o: flip(o / "chunks/00001-0000.docs.npy", -20), "checksum of the sidecar"),
+    "a flipped byte in the ids": (lambda o: flip(o / "chunks/00001-0000.ids.jsonl", 0), "checksum of the list of ids"),
+    "a missing chunk": (lambda o: (o / "chunks/00001-0001.npy").unlink(), "00001-0001.npy is missing"),
+    "a missing sidecar": (lambda o: (o / "chunks/00001-0000.docs.npy").unlink(), "docs.npy is missing"),
+    "swapped chunks": (
+        lambda o: swap(o / "chunks/00001-0000.npy", o / "chunks/00001-0001.npy"),
+        "chunk 00001-0000: the checksum",
+    ),
+    "a truncated chunk": (
+        lambda o: (o / "chunks/00001-0000.npy").write_bytes((o / "chunks/00001-0000.npy").read_bytes()[:-2]),
+        "bytes instead of",
+    ),
+    "a missing receipt": (lambda o: (o / "units/00001.json").unlink(), "unit 00001 has no receipt"),
+    "a damaged receipt": (lambda o: (o / "units/00001.json").write_text("{"), "units/00001.json is damaged"),
+    "an edited receipt": (
+        lambda o: edit(o / "units/00001.json", lambda r: r["ledger"].update(tokens=r["ledger"]["tokens"] + 8, rows=0)),
+        "do not add up",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REDO)
+def test_damage_to_a_unit_is_found_and_mended_by_doing_it_again(output: Path, run: Run, name: str) -> None:
+    before = tree(output)
+    damage, said = REDO[name]
+    damage(output)
+    verdict = verify(output)
+    assert any(said in f.what for f in verdict.faults), verdict.faults
+    assert verdict.units_to_redo() == [1]
+    if "damaged receipt" in name:
+        (output / "units/00001.json").unlink()  # as its message says
+    run(redo=verdict.units_to_redo(), **OPTIONS)
+    assert tree(output) == before
+    assert verify(output).good
+
+
+BOOKS: dict[str, tuple[Damage, str]] = {
+    "an edited number in the manifest": (
+        lambda o: edit_text(o / "manifest.json", '"documents": 21', '"documents": 22'),
+        "manifest.json, line",
+    ),
+    "an edited checksum in the manifest": (
+        lambda o: edit_text(o / "manifest.json", '"xxh3": "', '"xxh3": "0'),
+        "manifest.json",
+    ),
+    "a removed line of the manifest": (
+        lambda o: edit_text(o / "manifest.json", (o / "manifest.json").read_text().splitlines(keepends=True)[-9], ""),
+        "manifest.json",
+    ),
+    "an edited list of what was left out": (
+        lambda o: edit_text(o / "manifest.json", "not JSON Lines", "not JSON lines"),
+        "its checksum is wrong",
+    ),
+    "a manifest that is none": (lambda o: (o / "manifest.json").write_text("{"), "manifest.json cannot be read"),
+    "a missing manifest": (lambda o: (o / "manifest.json").unlink(), "manifest.json is missing"),
+    "an edited reject": (lambda o: edit_text(o / "rejects.jsonl", '"line": 9', '"line": 8'), "rejects.jsonl, line 1"),
+    "a removed reject": (lambda o: (o / "rejects.jsonl").write_text(""), "rejects.jsonl, line 1"),
+    "missing rejects": (lambda o: (o / "rejects.jsonl").unlink(), "rejects.jsonl cannot be read"),
+    "another tokenizer": (lambda o: (o / "tokenizer.json").write_text("{}"), "is not the tokenizer of the job"),
+    "no tokenizer": (lambda o: (o / "tokenizer.json").unlink(), "tokenizer.json cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_damage_to_the_books_is_found_and_mended_by_running_again(
+    job: Path, tmp_path: Path, run: Run, name: str
+) -> None:
+    (job / "notes.md").write_text("# no input")
+    run(**OPTIONS)
+    output = tmp_path / "out"
+    before = tree(output)
+    damage, said = BOOKS[name]
+    damage(output)
+    verdict = verify(output)
+    assert any(said in f.what for f in verdict.faults), verdict.faults
+    (output / "manifest.json").unlink(missing_ok=True)  # as the messages say
+    run(**OPTIONS)
+    assert tree(output) == before
+    assert verify(output).good
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        "chunks/00001-0099.npy",
+        "chunks/x",
+        "chunks/00001-000.npy",
+        "units/00007.json",
+        "units/1.x",
+        "tmp/",
+    ],
+)
+def test_what_is_not_of_the_job_is_found(output: Path, name: str) -> None:
+    path = output / name
+    if name.endswith("/"):
+        path.mkdir()
+    else:
+        path.write_text("x")
+    (fault,) = verify(output).faults
+    assert "is not of this job: remove it" in fault.what
+    assert name.strip("/") in fault.what
+
+
+def forge(output: Path, chunk: str, change: Callable[[Any], None], suffix: str = ".npy") -> None:
+    """Change an array and make its checksum right again, as a defect of the writer would."""
+    path = output / "chunks" / f"{chunk}{suffix}"
+    array = np.load(path)
+    change(array)
+    np.save(path, array)
+    receipt = output / "units" / f"{chunk[:5]}.json"
+    key = "xxh3" if suffix == ".npy" else "docs_xxh3"
+
+    def put(data: dict[str, Any]) -> None:
+        for entry in data["chunks"]:
+            if entry["name"] == chunk:
+                entry[key] = xxhash.xxh3_128_hexdigest(array.tobytes())
+
+    edit(receipt, put)
+    (output / "manifest.json").unlink()
+
+
+FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "an id beyond the vocabulary": (
+        lambda o: forge(o, "00001-0000", lambda a: a.__setitem__((0, 1), 300)),
+        "it holds the id 300, but the vocabulary ends at 258",
+    ),
+    "an EOS inside a document": (
+        lambda o: forge(o, "00001-0000", lambda a: a.__setitem__((0, 1), 256)),
+        "EOS stands",
+    ),
+    "a document without EOS": (
+        lambda o: forge(o, "00001-0000", lambda a: a.__setitem__(a == 256, 65)),
+        "does not end with EOS",
+    ),
+    "something behind the last token": (
+        lambda o: forge(o, last_chunk(o), lambda a: a.__setitem__((-1, -1), 65)),
+        "not padding",
+    ),
+    "ends that do not increase": (
+        lambda o: forge(o, "00001-0000", lambda a: a["end"].__setitem__(slice(None), 5), ".docs.npy"),
+        "do not increase",
+    ),
+    "a record that is not there": (
+        lambda o: forge(o, "00001-0000", lambda a: a["record"].__setitem__(-1, 1000), ".docs.npy"),
+        "is not of this unit",
+    ),
+    "a record twice": (
+        lambda o: forge(o, "00001-0000", lambda a: a["record"].__setitem__(slice(None), 0), ".docs.npy"),
+        "comes twice",
+    ),
+}
+
+
+def last_chunk(output: Path) -> str:
+    return max(p.name.split(".")[0] for p in (output / "chunks").glob("00001-*.docs.npy"))
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_rows_that_no_tokenizer_wrote_are_found_though_their_checksums_are_right(
+    output: Path, run: Run, name: str
+) -> None:
+    damage, said = FORGED[name]
+    damage(output)
+    run(**OPTIONS)  # makes the manifest anew from the receipts
+    verdict = verify(output)
+    assert any(said in f.what for f in verdict.faults), verdict.faults
+    assert verdict.units_to_redo() == [1]
+
+
+def test_a_wrong_token_is_found_only_by_comparing_with_the_source(output: Path, run: Run) -> None:
+    forge(output, "00001-0000", lambda a: a.__setitem__((0, 1), a[0, 1] + 1))
+    run(**OPTIONS)
+    assert verify(output).good
+    verdict = verify(output, against_source=ALL)
+    (fault,) = verdict.faults
+    assert "record 0 (from 0, of its part) of a.jsonl differs from its source from token 1 on" in fault.what
+    assert fault.unit == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tail": "drop"},
+        {"bos_token": "<|bos|>", "no_eos": True},
+        {"bos_token": "<|bos|>"},
+        {"special_tokens_in_text": "match"},
+        {"special_tokens_in_text": "reject"},
+    ],
+)
+def test_every_way_to_frame_documents_verifies_against_the_source(
+    inputs: Path, tmp_path: Path, run: Run, options: dict[str, Any]
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts(*(f"<|endoftext|> {n}" if n % 5 == 0 else "y" * n for n in range(40))))
+    (inputs / "b.txt").write_text("a text file")
+    run(**options)
+    verdict = verify(tmp_path / "out", against_source=ALL)
+    assert verdict.good, verdict.faults
+    assert verdict.compared > 20
+
+
+def test_the_source_may_have_moved_but_not_changed(output: Path, job: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.move(job, moved)
+    verdict = verify(output, against_source=3)
+    assert all("Name its folder with --source" in f.what for f in verdict.faults)
+    assert not verdict.good
+    assert verify(output, against_source=3, source=moved).good
+    (moved / "c.jsonl").write_bytes(texts("other"))
+    assert any("has changed since" in f.what for f in verify(output, against_source=ALL, source=moved).faults)
+
+
+def test_an_input_that_is_missing_from_the_output_is_a_fault(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    (inputs / "gone.jsonl").symlink_to(inputs / "nowhere")
+    run()
+    (fault,) = verify(tmp_path / "out").faults
+    assert "the input gone.jsonl is missing from the output" in fault.what
+
+
+def test_a_folder_that_is_no_output_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is no output of tokenmill"):
+        verify(tmp_path)
+
+
+def test_the_command_tells_its_verdict(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(output), "--against-source", "all"]) == 0
+    assert "verified: 4 units" in capsys.readouterr().out
+    flip(output / "chunks/00001-0000.npy", -1)
+    assert main(["verify", str(output)]) == 1
+    said = capsys.readouterr().out
+    assert "NOT GOOD: 1 fault(s)" in said
+    assert f"tokenmill run INPUT... {output} --redo 1" in said
+    assert main(["verify", str(output), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["good"] is False
+    assert found["faults"][0]["unit"] == 1
+    assert main(["verify", str(output), "--against-source", "some"]) == 2
+
+
+def test_redo_does_only_what_it_is_told(output: Path, run: Run) -> None:
+    times = {p: p.stat().st_mtime_ns for p in (output / "chunks").iterdir()}
+    before = tree(output)
+    run(redo="1", **OPTIONS)
+    again = {p.name[:5] for p, t in times.items() if p.stat().st_mtime_ns != t}
+    assert again == {"00001"}
+    assert tree(output) == before
+    with pytest.raises(ValueError, match="there is no unit 7"):
+        run(redo=(7,), **OPTIONS)
+    assert tree(output) == before
