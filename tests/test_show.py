@@ -71,7 +71,7 @@ def test_rows_are_shown_plainly_when_not_on_a_terminal(output: Path, capsys: pyt
     assert "\x1b" not in said
     assert "é\\x1b" in said
     assert "── padding" in said
-    assert main(["show", str(output), "--ids", "0"]) == 0
+    assert main(["show", str(output), "--ids", "--row", "0"]) == 0
     assert "97=a 98=b 99=c 256=<|endoftext|>" in capsys.readouterr().out
 
 
@@ -89,9 +89,10 @@ def test_samples_are_the_same_for_the_same_seed(output: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["99"], "there is no row 99"),
+        (["--row", "99"], "there is no row 99"),
+        (["--row", "x"], "is no list of row numbers"),
         (["--file", "a"], "--file and --record go together"),
-        (["1", "--sample", "2"], "choose one"),
+        (["--row", "1", "--sample", "2"], "choose one"),
     ],
 )
 def test_wrong_choices_are_told(

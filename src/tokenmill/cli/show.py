@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   tokenmill show tokenized/                              the first row
-  tokenmill show tokenized/ 0 17 42                      these rows
+  tokenmill show tokenized/ --row 0,17,42                these rows
   tokenmill show tokenized/ --sample 5 --seed 1          five at random
   tokenmill show tokenized/ --file part-003 --record 17  the rows of one document: line 17 of that file
 """
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
-    add("rows", nargs="*", type=int, metavar="ROW", help="row numbers, from 0 (default: 0)")
+    add("--row", metavar="LIST", help="row numbers, from 0, e.g. 0,17 (default: 0)")
     add("--sample", type=int, metavar="N", help="so many rows at random")
     add("--seed", type=int, default=0, metavar="N", help="which ones (default: 0)")
     add("--file", metavar="NAME", help="with --record: an input file, or a part of its name")
@@ -52,15 +52,17 @@ def execute(args: argparse.Namespace) -> int:
 
     if (args.file is None) != (args.record is None):
         raise ConfigError("--file and --record go together: which line of which file")
-    if sum(map(bool, (args.rows, args.sample is not None, args.file is not None))) > 1:
-        raise ConfigError("choose one: row numbers, --sample, or --file with --record")
+    if sum(choice is not None for choice in (args.row, args.sample, args.file)) > 1:
+        raise ConfigError("choose one: --row, --sample, or --file with --record")
+    if not all(number.isdecimal() for number in (args.row or "0").split(",")):
+        raise ConfigError(f"--row: {args.row!r} is no list of row numbers such as 0,17")
     viewer = Viewer(args.output)
     if args.file is not None:
         numbers = viewer.find(args.file, args.record)
     elif args.sample is not None:
         numbers = viewer.sample(args.sample, args.seed)
     else:
-        numbers = args.rows or [0]
+        numbers = [int(number) for number in (args.row or "0").split(",")]
     with quiet_pipe():
         for number in numbers:
             row = viewer.row(number)
