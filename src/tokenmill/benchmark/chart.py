@@ -41,8 +41,8 @@ def draw(report: Report, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="x", color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
-    figure.suptitle(_title(report), fontsize=12, fontweight="bold")
-    axes.set_title(_subtitle(report), fontsize=9, color="#555555")
+    axes.set_title(_title(report), loc="left", fontsize=12, fontweight="bold", pad=22)
+    axes.text(0, 1.02, _subtitle(report), transform=axes.transAxes, fontsize=9, color="#555555")
     metadata = {"Date": None} if path.suffix == ".svg" else None
     try:
         figure.savefig(path, dpi=160, metadata=metadata)
