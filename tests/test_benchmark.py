@@ -57,7 +57,7 @@ def test_whole_runs_are_measured_beside_their_limit(
         assert engine["cpu_seconds"]["encode"] > 0
     assert len({e["tokens"] for e in found["engines"]}) == 1
     assert {"fastokens", "tokenizers", "numpy"} <= found["versions"].keys()
-    assert f"tokenmill run {inputs} OUTPUT --engine " in capsys.readouterr().out
+    assert f"tokenmill run {inputs} OUTPUT --engine auto" in capsys.readouterr().out
     drawn = chart.read_text()
     assert drawn.startswith("<?xml")
     assert "tokenmill extreme, 2 workers" in drawn
@@ -70,7 +70,8 @@ def test_whole_runs_are_measured_beside_their_limit(
         (["--workers", "two"], "is no list of numbers"),
         (["--workers", "0"], "is no list of numbers"),
         (["--num-docs", "0"], "at least 1"),
-        (["--peers"], "add --engines"),
+        (["--peers", "."], "add --engines"),
+        (["--peers", "absent"], "there is no directory absent"),
         (["--plot", "chart.pdf"], "must end in .svg or .png"),
         (["--json", "absent/result.json"], "there is no directory"),
         (["--size", "much"], "is not a size"),
@@ -108,7 +109,7 @@ def test_the_limit_does_the_work_of_a_run(inputs: Path, tmp_path: Path, run: Run
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    (inputs / "a.jsonl").write_bytes(texts("one", "two") + b"broken\n" + texts("three"))
+    (inputs / "a.jsonl").write_bytes(texts("one", "two") + b"broken\n" + b'{"text": "\xe9"}\n' + texts("three"))
     (inputs / "b.jsonl.gz").write_bytes(gzip.compress(texts(*("four" * n for n in range(1, 50)))))
     (inputs / "c.txt").write_text("five")
     pq.write_table(pa.table({"text": ["six", "", "seven"]}), inputs / "d.parquet")
@@ -121,6 +122,23 @@ def test_the_limit_does_the_work_of_a_run(inputs: Path, tmp_path: Path, run: Run
             limit.add(plan.root / file.name, file)
     assert (tmp_path / "tokens").stat().st_size == 2 * (ledger.tokens + ledger.separators)
     assert min(limit.spent.read, limit.spent.parse, limit.spent.encode, limit.spent.pack, limit.spent.write) > 0
+
+
+def test_what_cannot_be_read_is_no_matter_of_speed(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bad lines, a missing file, Parquet without the column, a folder with a space in its name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = inputs / "odd shards"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(b'{"body": "\xe9"}\n' + b'{"body": ' * 3000 + b"\n" + b'{"body": "good"}\n' * 50)
+    (folder / "gone.jsonl").symlink_to(folder / "nowhere")
+    pq.write_table(pa.table({"other": [1]}), folder / "b.parquet")
+    pq.write_table(pa.table({"body": [b"bytes", b"\xff", None]}), folder / "c.parquet")
+    (folder / "d.parquet").write_bytes(b"PAR1 broken PAR1")
+    arguments = ["--input", str(folder), "--text-field", "body", "--engines", "streaming", "--repeat", "1"]
+    assert main(["benchmark", *arguments]) == 0
+    assert f"tokenmill run '{folder}' OUTPUT --text-field body --engine auto" in capsys.readouterr().out
 
 
 def test_the_generated_corpus_is_the_same_for_the_same_seed_and_varied() -> None:
@@ -219,7 +237,7 @@ def contender(name: str, workers: int, seconds: float, memory: int) -> Contender
 
 def report(**changes: Any) -> Report:
     methods = [
-        Method(name=f"batch_fastokens_{n}", documents=10, text_bytes=1, seconds=[s], tokens=1)
+        Method(name=f"batch_fastokens_{n}", documents=10, text_bytes=1, seconds=[s, s * 1.01, s * 1.02], tokens=1)
         for n, s in changes.pop("batches", {32: 1.0, 100: 1.01, 256: 0.99}).items()
     ]
     values: dict[str, Any] = {"cores": 2, "inputs": ("shards",), "generated": False, "methods": methods}
@@ -227,12 +245,18 @@ def report(**changes: Any) -> Report:
 
 
 def test_the_fastest_is_recommended_and_of_equals_the_one_with_less_memory() -> None:
-    engines = [contender("ultra", 2, 1.0, 900), contender("extreme", 2, 1.03, 500), contender("streaming", 1, 2.0, 100)]
+    engines = [contender("ultra", 2, 10, 900), contender("extreme", 2, 10.3, 500), contender("streaming", 1, 20, 100)]
     advice = report(engines=engines).recommendation()
     assert advice[1].strip() == "tokenmill run shards OUTPUT --engine extreme --num-workers 2 --batch-size 100"
     assert "ties with ultra" in advice[2]
-    engines[1] = contender("extreme", 2, 1.5, 500)
+    engines[1] = contender("extreme", 2, 15, 500)
     assert "--engine ultra --num-workers 2" in report(engines=engines).recommendation()[1]
+
+
+def test_runs_of_a_second_are_too_short_to_recommend_from() -> None:
+    advice = report(engines=[contender("ultra", 2, 1.0, 900)]).recommendation()
+    assert "--engine auto" in advice[1]
+    assert "too short to tell" in advice[2]
 
 
 def test_another_batch_size_is_recommended_only_if_it_is_clearly_faster() -> None:

@@ -10,7 +10,8 @@ from tests.conftest import Run, texts
 from tokenmill.config import Config
 from tokenmill.engines.auto import choose
 from tokenmill.errors import ConfigError
-from tokenmill.memory import MB, _cgroup_limits, derive_budget, machine_memory
+from tokenmill.memory import MB, READ_AHEAD_BYTES, _cgroup_limits, derive_budget, machine_memory
+from tokenmill.progress import size
 
 
 def config(memory: str | None = None, workers: int | None = None) -> Config:
@@ -83,3 +84,11 @@ def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
     proc.write_text("5:cpu:/x\n3:memory:/job\n")
     assert _cgroup_limits(proc, mount) == [7000]
     assert _cgroup_limits(tmp_path / "absent", mount) == []
+
+
+def test_read_ahead_is_taken_from_what_the_workers_do_not_need() -> None:
+    small, large = (derive_budget("ultra", config(total, 2)) for total in ("1100MB", "8GB"))
+    assert 0 < small.read_ahead < large.read_ahead == READ_AHEAD_BYTES
+    for budget in (small, large):
+        assert budget.worker_bytes * budget.workers + 4 * budget.read_ahead <= budget.total
+        assert f"{size(budget.read_ahead)} of each next file read ahead" in str(budget)

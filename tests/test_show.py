@@ -91,6 +91,7 @@ def test_samples_are_the_same_for_the_same_seed(output: Path, capsys: pytest.Cap
     [
         (["--row", "99"], "there is no row 99"),
         (["--row", "x"], "is no list of row numbers"),
+        (["--sample", "-1"], "must be at least 1"),
         (["--file", "a"], "--file and --record go together"),
         (["--row", "1", "--sample", "2"], "choose one"),
     ],

@@ -16,7 +16,7 @@ import xxhash
 from tests.conftest import Run, jsonl, texts, tree
 from tokenmill.check.verify import ALL, verify
 from tokenmill.cli import main
-from tokenmill.errors import OutputError
+from tokenmill.errors import InputError
 
 OPTIONS: dict[str, Any] = {"sequences_per_chunk": 4, "id_field": "id", "engine": "streaming"}
 
@@ -91,6 +91,20 @@ REDO: dict[str, tuple[Damage, str]] = {
     ),
     "a missing receipt": (lambda o: (o / "units/00001.json").unlink(), "unit 00001 has no receipt"),
     "a damaged receipt": (lambda o: (o / "units/00001.json").write_text("{"), "units/00001.json is damaged"),
+    "an edited list of rejects": (
+        lambda o: edit_text(o / "units/00001.rejects.jsonl", '"part"', '"pxrt"'),
+        "rejects.jsonl is damaged",
+    ),
+    "a reject too few": (lambda o: (o / "units/00001.rejects.jsonl").write_text(""), "has 0 bytes, its receipt says"),
+    "a receipt of other types": (lambda o: edit(o / "units/00001.json", lambda r: r.update(lines=None)), "is damaged"),
+    "a receipt with another chunk": (
+        lambda o: edit(o / "units/00001.json", lambda r: r["chunks"][0].update(name="\x1b[2J../x")),
+        "chunks do not add up",
+    ),
+    "white space in a receipt": (
+        lambda o: edit_text(o / "units/00001.json", '"unit"', ' "unit"'),
+        "is not as it was written",
+    ),
     "an edited receipt": (
         lambda o: edit(o / "units/00001.json", lambda r: r["ledger"].update(tokens=r["ledger"]["tokens"] + 8, rows=0)),
         "do not add up",
@@ -106,7 +120,7 @@ def test_damage_to_a_unit_is_found_and_mended_by_doing_it_again(output: Path, ru
     verdict = verify(output)
     assert any(said in f.what for f in verdict.faults), verdict.faults
     assert verdict.units_to_redo() == [1]
-    if "damaged receipt" in name:
+    if any("units/00001.json is damaged" in f.what for f in verdict.faults):
         (output / "units/00001.json").unlink()  # as its message says
     run(redo=verdict.units_to_redo(), **OPTIONS)
     assert tree(output) == before
@@ -261,6 +275,7 @@ def test_a_wrong_token_is_found_only_by_comparing_with_the_source(output: Path, 
     "options",
     [
         {"tail": "drop"},
+        {"bos_token": "<|endoftext|>"},
         {"bos_token": "<|bos|>", "no_eos": True},
         {"bos_token": "<|bos|>"},
         {"special_tokens_in_text": "match"},
@@ -282,7 +297,7 @@ def test_the_source_may_have_moved_but_not_changed(output: Path, job: Path, tmp_
     moved = tmp_path / "moved"
     shutil.move(job, moved)
     verdict = verify(output, against_source=3)
-    assert all("Name its folder with --source" in f.what for f in verdict.faults)
+    assert all("Name the folder of the inputs with --source" in f.what for f in verdict.faults)
     assert not verdict.good
     assert verify(output, against_source=3, source=moved).good
     (moved / "c.jsonl").write_bytes(texts("other"))
@@ -298,8 +313,45 @@ def test_an_input_that_is_missing_from_the_output_is_a_fault(inputs: Path, tmp_p
 
 
 def test_a_folder_that_is_no_output_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="is no output of tokenmill"):
+    with pytest.raises(InputError, match="is no output of tokenmill"):
         verify(tmp_path)
+    assert main(["verify", str(tmp_path)]) == 2
+
+
+def test_an_unfinished_job_is_one_fault_with_its_way_out(output: Path) -> None:
+    (output / "manifest.json").unlink()
+    for n in (1, 2):
+        (output / "units" / f"0000{n}.json").unlink()
+    (output / "tmp").mkdir()
+    (fault,) = verify(output).faults
+    assert "not complete: 2 of 4 units are still to be done. Run the same command again" in fault.what
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda o: edit_text(o / "job.json", '"eos_id"', '"eos_ib"'),
+        lambda o: edit_text(o / "job.json", '"uint16"', '"uint6"'),
+        lambda o: edit_text(o / "job.json", '"format_version": 1', '"format_version": "\\u001b[2J"'),
+        lambda o: edit_text(o / "plan.jsonl", '"unit": 1', '"unit": 7'),
+    ],
+)
+def test_a_damaged_job_is_an_error_that_names_it(
+    output: Path, damage: Damage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(output)
+    assert main(["verify", str(output)]) == 1
+    said = capsys.readouterr()
+    assert "is damaged" in said.err
+    assert "Start anew with --overwrite" in said.err
+    assert "\x1b" not in said.err + said.out
+
+
+def test_missing_folders_are_faults(output: Path) -> None:
+    shutil.rmtree(output / "chunks")
+    verdict = verify(output)
+    assert any("chunks/ cannot be listed" in f.what for f in verdict.faults)
+    assert verdict.units_to_redo() == [0, 1, 2, 3]
 
 
 def test_the_command_tells_its_verdict(output: Path, capsys: pytest.CaptureFixture[str]) -> None:

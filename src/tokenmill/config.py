@@ -171,7 +171,10 @@ E = TypeVar("E", bound=StrEnum)
 
 def again(config: Config) -> str:
     """How to go on after an interruption or an error."""
-    return "run the same command again" + (", without --overwrite," if config.overwrite else "")
+    options = " and ".join(
+        name for name, given in (("--overwrite", config.overwrite), ("--redo", config.redo)) if given
+    )
+    return "run the same command again" + (f", without {options}," if options else "")
 
 
 OPTION_NAMES = tuple(f.name for f in fields(Config))

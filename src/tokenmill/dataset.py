@@ -128,7 +128,7 @@ def _read_index(path: Path) -> Index:
         return read_manifest(path, Index)
     except FileNotFoundError:
         unfinished = (path.parent / "job.json").exists()
-        problem = "the job there is not complete: run it again to continue" if unfinished else ""
+        problem = "The job there is not complete: run it again to continue" if unfinished else ""
         raise OutputError(f"{printable(path)} does not exist. {problem or 'Is this an output of tokenmill?'}") from None
     except (OSError, ValueError) as error:
         raise OutputError(f"{printable(path)} cannot be read: {error}") from error

@@ -18,7 +18,7 @@ from tokenmill.errors import LedgerError, RejectLimitError
 from tokenmill.job import Job
 from tokenmill.manifest import CHECKSUM, Summary, read_manifest
 from tokenmill.plan import Plan
-from tokenmill.records import Format, Ledger, Receipt, Unit, printable
+from tokenmill.records import Format, Ledger, Reason, Receipt, Unit, printable
 from tokenmill.store import Store, found_damaged
 
 
@@ -89,10 +89,13 @@ def check_rejects(job: Job, ledger: Ledger) -> None:
 def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(ledger.rejects_by_reason.items()))
     share = 100 * ledger.rejected / max(1, ledger.records)
+    hint = ""
+    if 2 * ledger.rejects_by_reason.get(Reason.NO_TEXT_FIELD, 0) > ledger.records:
+        hint = f"Is --text-field {job.config.text_field} right? "
     return RejectLimitError(
         f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.3g} %: {reasons}), more than "
-        f"--max-rejects {job.config.max_rejects}. They are listed in {printable(job.store.rejects)}. Mend the input, "
-        f"or {again(job.config)} with a higher --max-rejects: it continues from here"
+        f"--max-rejects {job.config.max_rejects}. They are listed in {printable(job.store.rejects)}. {hint}"
+        f"Mend the input, or {again(job.config)} with a higher --max-rejects: it continues from here"
     )
 
 
@@ -113,8 +116,13 @@ def write_rejects(job: Job) -> int:
 def public_rejects(store: Store, plan: Plan) -> Iterator[dict[str, Any]]:
     """The rejects of all units so far, as rejects.jsonl has them."""
     for unit, receipt, firsts in receipts(store, plan, partial=True):
-        for reject in _rejects(store, unit, receipt):
-            yield _public_reject(unit, firsts, reject)
+        rejects = _rejects(store, unit, receipt)
+        while True:
+            with found_damaged(store.rejects_path(unit), f"Do the unit again with --redo {unit.index}"):
+                if (reject := next(rejects, None)) is None:
+                    break
+                public = _public_reject(unit, firsts, reject)
+            yield public
 
 
 def receipts(store: Store, plan: Plan, partial: bool = False) -> Iterator[tuple[Unit, Receipt, list[int | None]]]:

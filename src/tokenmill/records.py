@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -269,14 +270,18 @@ class Receipt:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Receipt:
-        return cls(
-            unit=data["unit"],
-            ledger=Ledger(**data["ledger"]),
-            chunks=tuple(ChunkEntry(**c) for c in data["chunks"]),
-            lines=tuple(data["lines"]),
-            rejects_bytes=data["rejects_bytes"],
-            missing={int(k): v for k, v in data["missing"].items()},
-        )
+        """Raises ValueError for what no receipt can say."""
+        receipt = msgspec.convert(data, cls, str_keys=True)
+        if receipt.to_json() != data or _lowest(data) < 0:
+            raise ValueError("not what a receipt looks like")
+        return receipt
+
+
+def _lowest(data: Any) -> int:
+    """The lowest number anywhere in it."""
+    if isinstance(data, dict | list):
+        return min(map(_lowest, data.values() if isinstance(data, dict) else data), default=0)
+    return data if isinstance(data, int) else 0
 
 
 def printable(name: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tokenmill.check.books import open_output
-from tokenmill.errors import OutputError
+from tokenmill.errors import OutputError, TokenizerError
 from tokenmill.finish import read_summary, receipts
 from tokenmill.records import Ledger, printable
 
@@ -95,6 +95,9 @@ def _count_documents(stats: Stats, docs: Any, names: dict[int, str], carried: in
 def _frequent(counts: Any, tokenizer: Path) -> list[tuple[int, str, int]]:
     import tokenizers
 
-    decoder = tokenizers.Tokenizer.from_file(str(tokenizer))
+    try:
+        decoder = tokenizers.Tokenizer.from_file(str(tokenizer))
+    except Exception as error:  # the library raises plain Exception for whatever is wrong
+        raise TokenizerError(f"{printable(tokenizer)} cannot be loaded: {error}") from error
     order = np.argsort(counts, kind="stable")[::-1][:MOST_FREQUENT].tolist()
     return [(i, decoder.decode([i], skip_special_tokens=False), int(counts[i])) for i in order if counts[i]]

@@ -64,8 +64,12 @@ def found_damaged(path: Path, way_out: str = REMOVE) -> Iterator[None]:
     """Somebody else wrote into our files: say which, and what to do."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
-        raise OutputError(f"{printable(path)} is damaged ({error!r}). {way_out}") from error
+    except OutputError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise OutputError(f"{printable(path)} is damaged ({printable(repr(error))}). {way_out}") from error
+    except OSError as error:
+        raise OutputError(f"{printable(path)} cannot be read: {error.strerror or error}. {way_out}") from error
 
 
 def chunk_name(unit: Unit, number: int) -> str:

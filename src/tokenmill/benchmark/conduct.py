@@ -57,6 +57,10 @@ class Benchmark:
         engines = (1 + len(self.ways())) * self.repeat if self.engines else 0
         return methods + engines + (len(PEERS) if self.peers else 0)
 
+    def job_options(self) -> tuple[str, ...]:
+        tokenizer = () if self.tokenizer == DEFAULT_TOKENIZER else ("--tokenizer", self.tokenizer)
+        return (*tokenizer, *(() if self.text_field == "text" else ("--text-field", self.text_field)))
+
     def ways(self) -> list[tuple[str, int]]:
         """Engines with worker counts; the two that have one thread only once."""
         single = ("enhanced", "streaming")
@@ -83,10 +87,14 @@ def conduct(options: Benchmark, tell: Tell) -> Report:
             tokenizer=options.tokenizer,
             text_field=options.text_field,
         )
+        if options.peers:
+            find_shards(config.inputs, config.text_field)  # which may refuse them: now, not after an hour
         tokenizer = resolve_tokenizer(config)
         (work / "tokenizer.json").write_text(tokenizer.json, "utf-8")
         texts = list(islice(_texts(config) if options.inputs else Generator(), options.num_docs or 1000))
-        report = Report(cores=available_cores(), inputs=options.inputs, generated=generated)
+        report = Report(
+            cores=available_cores(), inputs=options.inputs, generated=generated, job_options=options.job_options()
+        )
         report.methods = _measure_methods(options, texts, work, tell)
         if options.engines:
             _measure_engines(options, config, work, report, tell)

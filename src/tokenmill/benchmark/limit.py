@@ -27,6 +27,8 @@ from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.lines import BLOCK_BYTES
 from tokenmill.records import Codec, Format, InputFile, Spent
 
+_BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 
 class Limit:
     """Runs the kernels over files and counts their CPU time."""
@@ -82,8 +84,8 @@ class Limit:
         begun = thread_time()
         try:
             texts = [_value(r, len(self._field)) for r in self._decoder.decode_lines(block)]
-        except msgspec.MsgspecError:  # a bad line among them, which a run looks into
-            texts = list(self._good(block.splitlines()))
+        except _BAD:  # a bad line among them, which a run looks into
+            texts = list(self._good(block.split(b"\n")))
         self.spent.parse += thread_time() - begun
         return [t for t in texts if t]
 
@@ -91,22 +93,34 @@ class Limit:
         for line in lines:
             try:
                 yield _value(self._decoder.decode(line), len(self._field))
-            except msgspec.MsgspecError:
+            except _BAD:
                 continue
 
     def _parquet(self, path: Path) -> Iterator[list[str]]:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        rows = pq.ParquetFile(path).iter_batches(batch_size=512, columns=[".".join(self._field)], use_threads=False)
+        from tokenmill.read.parquet import has_field, leaf_of, raw_values
+
+        field = ".".join(self._field)
+        try:
+            file = pq.ParquetFile(path)
+            rows = file.iter_batches(batch_size=512, columns=[field], use_threads=False)
+            if not has_field(file.schema_arrow, field):
+                return
+        except (pa.ArrowException, OSError, ValueError):
+            return
         while True:
             begun = thread_time()
-            if (batch := next(rows, None)) is None:
+            try:
+                batch = next(rows, None)
+            except (pa.ArrowException, OSError, ValueError):
                 return
-            column: Any = batch.column(0)
+            if batch is None:
+                return
             read = thread_time()
-            for name in self._field[1:]:
-                column = column.field(name)
-            texts = [t for t in column.to_pylist() if t]
+            values = (v for v in raw_values(leaf_of(batch, field)) if v and isinstance(v, bytes))
+            texts = [v.decode(errors="replace") for v in values]
             self.spent.read += read - begun
             self.spent.parse += thread_time() - read
             yield texts

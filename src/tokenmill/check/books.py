@@ -9,20 +9,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from tokenmill.check.fault import Fault
-from tokenmill.errors import LedgerError, OutputError
+from tokenmill.errors import InputError, LedgerError, OutputError
 from tokenmill.finish import manifest_pieces, public_rejects, receipts
-from tokenmill.job import FORMAT_VERSION, run_id
+from tokenmill.job import run_id
 from tokenmill.manifest import Index, Summary, has_checksum, read_manifest
 from tokenmill.plan import Plan
 from tokenmill.records import Ledger, Receipt, Unit, printable
-from tokenmill.store import CHUNK_SUFFIXES, Store
+from tokenmill.store import CHUNK_SUFFIXES, START_ANEW, Store, chunk_name, found_damaged
 
 Tell = Callable[[Fault], None]
 
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
 SHOWN = 120
+REJECT_KEYS = {"part", "record", "offset", "reason", "detail", "records", "head"}
 LEFT_OUT = ' "left_out": [\n'
 
 
@@ -51,10 +56,47 @@ def open_output(root: Path, source: Path | None) -> Output:
     description = store.read_json(store.job) if root.is_dir() else None
     plan = store.read_plan(source or _last_source(store)) if description else None
     if description is None or plan is None:
-        raise OutputError(f"{printable(root)} is no output of tokenmill: it has no job.json and plan.jsonl")
-    if description.get("format_version") != FORMAT_VERSION:
-        raise OutputError(f"{printable(root)} has the format version {description.get('format_version')}, not 1")
+        raise InputError(f"{printable(root)} is no output of tokenmill: it has no job.json and plan.jsonl")
+    with found_damaged(store.job, START_ANEW):
+        msgspec.convert(description, StoredJob)
+        if store.job.read_bytes() != as_json(description):
+            raise ValueError("not as it was written")
     return Output(store, description, plan)
+
+
+def as_json(data: dict[str, Any]) -> bytes:
+    """As the store writes it."""
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+class StoredOptions(msgspec.Struct, forbid_unknown_fields=True):
+    text_field: str
+    id_field: str | None
+    special_tokens_in_text: Literal["plain", "match", "reject"]
+    eos_token: str | None
+    bos_token: str | None
+    seq_len: Positive
+    sequences_per_chunk: Positive
+    tail: Literal["pad", "drop"]
+    max_document_bytes: Positive
+
+
+class StoredTokenizer(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    sha256: str
+    vocab_size: Positive
+    eos_id: int | None
+    bos_id: int | None
+    pad_id: int
+    dtype: Literal["uint16", "uint32"]
+
+
+class StoredJob(msgspec.Struct, forbid_unknown_fields=True):
+    """What job.json must hold."""
+
+    format_version: Literal[1]
+    options: StoredOptions
+    tokenizer: StoredTokenizer
 
 
 def _last_source(store: Store) -> Path:
@@ -68,16 +110,25 @@ def _last_source(store: Store) -> Path:
 def check_receipts(output: Output, tell: Tell) -> bool:
     """Whether every unit has a receipt that can be read and adds up."""
     whole = True
+    finished = output.store.manifest.exists()
+    undone = 0
     for unit in output.plan.units():
         try:
             receipt = output.store.receipt(unit)
+            if receipt is None and not finished:
+                undone += 1
+                continue
             if receipt is None:
                 raise LedgerError(f"unit {unit.name} has no receipt")
             _check_ledger(unit, receipt, output.options)
-        except (OutputError, LedgerError) as error:
-            tell(Fault(str(error), unit.index))
+            _check_files(output.store, unit, receipt)
+        except (OutputError, LedgerError, OSError) as error:
+            tell(Fault(printable(error), unit.index))
             whole = False
-    return whole
+    if undone:
+        todo = f"{undone:,} of {len(output.plan.sizes):,} units are still to be done"
+        tell(Fault(f"the job is not complete: {todo}. Run the same command again to continue it"))
+    return whole and not undone
 
 
 def _check_ledger(unit: Unit, receipt: Receipt, options: dict[str, Any]) -> None:
@@ -91,10 +142,28 @@ def _check_ledger(unit: Unit, receipt: Receipt, options: dict[str, Any]) -> None
         "tokens": (ledger.tokens + ledger.separators - ledger.dropped_tokens, tokens),
         "documents": (ledger.documents - ledger.dropped_documents, documents),
         "rejects": (ledger.rejected, sum(ledger.rejects_by_reason.values())),
+        "chunks": (len(chunks), sum(c.name == chunk_name(unit, n) for n, c in enumerate(chunks))),
     }
     for name, (one, other) in sums.items():
         if one != other:
             raise LedgerError(f"{where}: {name} do not add up ({one:,} and {other:,})")
+
+
+def _check_files(store: Store, unit: Unit, receipt: Receipt) -> None:
+    """Receipt and rejects must be, byte for byte, what would be written."""
+    if store.receipt_path(unit).read_bytes() != as_json(receipt.to_json()):
+        raise LedgerError(f"receipt of unit {unit.name} is not as it was written")
+    path = store.rejects_path(unit)
+    size = path.stat().st_size if path.exists() else 0
+    if size != receipt.rejects_bytes:
+        raise LedgerError(f"{path.name} has {size:,} bytes, its receipt says {receipt.rejects_bytes:,}")
+    if size:
+        with found_damaged(path), path.open("rb") as file:
+            for line in file:
+                reject = json.loads(line)
+                if json.dumps(reject).encode() + b"\n" != line or reject.keys() != REJECT_KEYS:
+                    raise ValueError("a line is not as it was written")
+                unit.files[reject["part"]]  # raises if there is no such part
 
 
 def check_manifest(output: Output, tell: Tell) -> None:
@@ -187,6 +256,15 @@ def check_tokenizer(output: Output, tell: Tell) -> None:
         tell(Fault("tokenizer.json is not the tokenizer of the job. Remove manifest.json and run the job again"))
 
 
+def _entries(folder: Path, tell: Tell) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        tell(Fault(f"{folder.name}/ cannot be listed: {error.strerror}. Remove manifest.json and run the job again"))
+        return []
+
+
 def check_strangers(output: Output, tell: Tell) -> None:
     """Nothing in the directory that the receipts do not know."""
     store = output.store
@@ -201,12 +279,12 @@ def check_strangers(output: Output, tell: Tell) -> None:
         if receipt.rejects_bytes:
             rejecting.add(unit.name)
     with_ids = output.options["id_field"] is not None
-    for entry in os.scandir(store.units):
+    for entry in _entries(store.units, tell):
         unit_name, _, kind = entry.name.partition(".")
         if unit_name not in counts or kind not in ({"json", "rejects.jsonl"} if unit_name in rejecting else {"json"}):
             tell(Fault(f"units/{printable(entry.name)} is not of this job: remove it"))
     suffixes = CHUNK_SUFFIXES if with_ids else CHUNK_SUFFIXES[:2]
-    for entry in os.scandir(store.chunks):
+    for entry in _entries(store.chunks, tell):
         name, dot, suffix = entry.name.partition(".")
         unit_name, _, number = name.partition("-")
         is_known = number.isdecimal() and int(number) < counts.get(unit_name, 0) and dot + suffix in suffixes

@@ -35,8 +35,9 @@ class UnitChecker:
         self._eos, self._bos = output.tokenizer["eos_id"], output.tokenizer["bos_id"]
         self._pad, self._vocabulary = output.tokenizer["pad_id"], output.tokenizer["vocab_size"]
         self._dtype = np.dtype(output.tokenizer["dtype"]).newbyteorder("<")
-        # Where special tokens in texts are matched, EOS may stand inside a document.
-        self._forgeable = output.options["special_tokens_in_text"] == "match"
+        # Where special tokens in texts are matched, or BOS is the same token, EOS stands elsewhere, too.
+        matched = output.options["special_tokens_in_text"] == "match"
+        self._countable = self._eos is not None and not matched and self._bos != self._eos
         self._lines = {p.file: n for p, n in zip(unit.parts, receipt.lines, strict=True)}
         self._last = (-1, -1)
 
@@ -102,7 +103,7 @@ class UnitChecker:
         _compare("the rows", state.hexdigest(), chunk.xxh3)  # first: it explains whatever else is wrong
         if problem is not None:
             raise problem
-        if self._eos is not None and not self._forgeable and framed != len(ends):
+        if self._countable and framed != len(ends):
             raise DamagedError(f"EOS stands {framed:,} times in it, but {len(ends):,} documents end there")
 
     def _check_block(self, ids: npt.NDArray[Any], position: int, ends: npt.NDArray[np.int64], chunk: ChunkEntry) -> int:

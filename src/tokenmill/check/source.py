@@ -137,7 +137,8 @@ def _refuse_changed(path: Path, file: InputFile) -> None:
             same = size == file.size and fingerprint_of(opened, size) == file.fingerprint
     except OSError as error:
         raise InputError(
-            f"the source {printable(path)} cannot be read: {error.strerror}. Name its folder with --source"
+            f"the source {printable(path)} cannot be read: {error.strerror}. "
+            "Name the folder of the inputs with --source"
         ) from error
     if not same:
         raise InputError(f"the source {printable(path)} is not the file that was tokenized: it has changed since")

@@ -17,7 +17,7 @@ from tokenmill.check.books import (
 from tokenmill.check.chunks import UnitChecker
 from tokenmill.check.fault import Fault, Verdict
 from tokenmill.check.source import SourceChecker, choose
-from tokenmill.errors import ConfigError, InputError, OutputError, TokenizerError
+from tokenmill.errors import ConfigError, InputError, OutputError, TokenizerError, TokenmillError
 from tokenmill.records import Receipt, Unit
 
 ALL = -1
@@ -44,10 +44,11 @@ def verify(
     found = open_output(Path(output), None if source is None else Path(source).absolute())
     verdict = Verdict(units=len(found.plan.sizes))
     if check_receipts(found, verdict.add):
-        check_manifest(found, verdict.add)
-        check_rejects(found, verdict.add)
-        check_tokenizer(found, verdict.add)
-        check_strangers(found, verdict.add)
+        for check in (check_manifest, check_rejects, check_tokenizer, check_strangers):
+            try:
+                check(found, verdict.add)
+            except (TokenmillError, OSError) as error:  # which must not hide what else is wrong
+                verdict.add(Fault(str(error)))
     _check_units(found, against_source, seed, verdict, progress)
     return verdict
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.messages import EXIT_CODES, add_message_options, quiet_pipe
+from tokenmill.cli.messages import add_message_options, quiet_pipe
 from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, nearest, parse_size
 from tokenmill.errors import ConfigError
 
@@ -27,8 +28,12 @@ examples:
   tokenmill benchmark --input FinPile/ --engines all --workers 2 --peers --plot chart.svg --json result.json
 
 Everything timed runs in a process of its own, with cold caches; methods and engines take turns, --repeat times. Nothing
-is written but what --json and --plot name.
+is written but what --json and --plot name. `make peers` in a checkout of tokenmill makes the environments for --peers.
 
+exit codes:
+  0  measured
+  1  something that was measured failed, or methods gave different ids
+  2  wrong usage
 """
 _DEFAULT_DOCS = 1000
 
@@ -40,7 +45,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measure methods of encoding, whole runs of the engines against the limit of their kernels, and "
         "other programs, on your own shards or on a generated corpus.",
-        epilog=_EXAMPLES + EXIT_CODES,
+        epilog=_EXAMPLES,
     )
     add = parser.add_argument
     add("--num-docs", type=int, metavar="N", help=f"compare methods on N documents (default: {_DEFAULT_DOCS})")
@@ -64,8 +69,13 @@ def execute(args: argparse.Namespace) -> int:
     _check_writable(args)
     from tokenmill.benchmark.conduct import conduct
 
-    with _progress(args, options.steps()) as tell:
-        report = conduct(options, tell)
+    # What is being measured must end with us, and the generated corpus go.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _progress(args, options.steps()) as tell:
+            report = conduct(options, tell)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if args.json:
         command = ["tokenmill", *sys.argv[1:]]
         args.json.write_text(json.dumps(report.to_json(command), indent=1) + "\n", "utf-8")
@@ -95,6 +105,8 @@ def _options(args: argparse.Namespace) -> Benchmark:
     for name, value in (("--repeat", args.repeat), ("--num-docs", args.num_docs)):
         if value is not None and value < 1:
             raise ConfigError(f"{name}: must be at least 1, not {value}")
+    if args.peers is not None and not args.peers.is_dir():
+        raise ConfigError(f"--peers: there is no directory {args.peers}; `make peers` in a checkout makes .peers")
     if args.peers is not None and not engines:
         raise ConfigError("--peers compares whole runs: add --engines all, or one of them")
     return Benchmark(

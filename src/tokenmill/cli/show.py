@@ -54,6 +54,8 @@ def execute(args: argparse.Namespace) -> int:
         raise ConfigError("--file and --record go together: which line of which file")
     if sum(choice is not None for choice in (args.row, args.sample, args.file)) > 1:
         raise ConfigError("choose one: --row, --sample, or --file with --record")
+    if args.sample is not None and args.sample < 1:
+        raise ConfigError(f"--sample: must be at least 1, not {args.sample}")
     if not all(number.isdecimal() for number in (args.row or "0").split(",")):
         raise ConfigError(f"--row: {args.row!r} is no list of row numbers such as 0,17")
     viewer = Viewer(args.output)
@@ -82,12 +84,13 @@ def _print(args: argparse.Namespace, viewer: Viewer, row: Row) -> None:
     from rich.console import Console
 
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"row {row.number}: {len(row.ids):,} tokens", style="bold")
-    for span in row.spans:
-        console.print(_heading(span), style="dim", markup=False)
-        if span.file is not None:
-            console.print(_tokens(args, viewer, row.ids[span.start : span.end], coloured=sys.stdout.isatty()))
-    console.print()
+    with console.capture() as shown:  # rich would end the program itself when a pipe is closed
+        console.print(f"row {row.number}: {len(row.ids):,} tokens", style="bold")
+        for span in row.spans:
+            console.print(_heading(span), style="dim", markup=False)
+            if span.file is not None:
+                console.print(_tokens(args, viewer, row.ids[span.start : span.end], coloured=sys.stdout.isatty()))
+    print(shown.get())
 
 
 def _heading(span: Span) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.messages import add_message_options, byte_progress, quiet_pipe
+from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
     from tokenmill.stats import Stats
@@ -41,6 +42,8 @@ def add_parser(commands: Any) -> None:
 def execute(args: argparse.Namespace) -> int:
     from tokenmill.stats import collect_stats
 
+    if args.files < 0:
+        raise ConfigError(f"--files: must be 0 or more, not {args.files}")
     with byte_progress(args, "counting") as progress:
         stats = collect_stats(args.output, progress)
     with quiet_pipe():
@@ -83,7 +86,7 @@ def _lines(stats: Stats, most: int) -> Iterator[str]:
     if ledger.rejects_by_reason:
         yield ""
         reasons = [("rejects", "records")]
-        reasons += [(reason, f"{count:,}") for reason, count in sorted(ledger.rejects_by_reason.items())]
+        reasons += [(printable(reason), f"{count:,}") for reason, count in sorted(ledger.rejects_by_reason.items())]
         yield from aligned(reasons)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,8 +66,10 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, verdict: Verdict) -> None:
+    from tokenmill.records import printable
+
     for fault in verdict.faults:
-        print(f"fault: {fault.what}")
+        print(f"fault: {printable(fault.what)}")
     if verdict.found > len(verdict.faults):
         print(f"… and {verdict.found - len(verdict.faults):,} more faults")
     looked = f"{verdict.units:,} units, {verdict.chunks:,} chunks, {verdict.rows:,} rows, {verdict.tokens:,} tokens, "
@@ -78,5 +81,5 @@ def _print(args: argparse.Namespace, verdict: Verdict) -> None:
         return
     print(f"NOT GOOD: {verdict.found:,} fault(s) in {looked}")
     if units := verdict.units_to_redo():
-        numbers = ",".join(map(str, units))
-        print(f"do them again with the job's options: tokenmill run INPUT... {args.output} --redo {numbers}")
+        numbers, output = ",".join(map(str, units)), shlex.quote(printable(args.output))
+        print(f"do them again with the job's options: tokenmill run INPUT... {output} --redo {numbers}")

@@ -46,7 +46,7 @@ class FastokensEncoder:
 
 
 class HuggingFaceEncoder:
-    """Hugging Face tokenizers: what every other encoder must agree with. About a hundred times slower."""
+    """Hugging Face tokenizers: what every other encoder must agree with. Some thirty times slower."""
 
     name = "huggingface"
 
@@ -89,7 +89,7 @@ def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialToke
     if choice is EncoderChoice.FASTOKENS:
         raise TokenizerError(f"tokenizer {tokenizer.name}: {problem}. Use --encoder auto or huggingface")
     log.warning(
-        "tokenizer %s: %s. Using Hugging Face tokenizers, which is right but about 100 times slower",
+        "tokenizer %s: %s. Using Hugging Face tokenizers, which is right but some 30 times slower",
         tokenizer.name,
         problem,
     )

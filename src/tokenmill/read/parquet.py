@@ -96,11 +96,11 @@ class ParquetReader:
 
     def _columns(self, file: pq.ParquetFile) -> tuple[list[str], str | None]:
         schema = file.schema_arrow
-        if not _has(schema, self._text_field):
+        if not has_field(schema, self._text_field):
             known = ", ".join(schema.names[:12])
             return [], f"there is no column {self._text_field!r}; the columns are: {known}"
         columns = [self._text_field]
-        if self._id_field is not None and _has(schema, self._id_field):
+        if self._id_field is not None and has_field(schema, self._id_field):
             columns.append(self._id_field)
         return columns, None
 
@@ -111,9 +111,9 @@ class ParquetReader:
             return Documents(texts=[], numbers=[], ids=self._ids(None, []), records=rows, lines=rows, rejects=rejects)
         batch: pa.RecordBatch = block.data
         result = Documents(texts=[], numbers=[], ids=None, records=batch.num_rows, lines=batch.num_rows)
-        column = _leaf(batch, self._text_field)
+        column = leaf_of(batch, self._text_field)
         numbers: list[int] = []
-        for number, value in enumerate(_values(column)):
+        for number, value in enumerate(raw_values(column)):
             parsed = self._text(value)
             if isinstance(parsed, str):
                 if parsed:
@@ -133,9 +133,9 @@ class ParquetReader:
     def _ids(self, batch: pa.RecordBatch | None, numbers: list[int]) -> list[bytes] | None:
         if self._id_field is None:
             return None
-        if batch is None or not _has(batch.schema, self._id_field):
+        if batch is None or not has_field(batch.schema, self._id_field):
             return [b"null"] * len(numbers)
-        values = _leaf(batch, self._id_field).to_pylist()
+        values = leaf_of(batch, self._id_field).to_pylist()
         return [to_json(values[n]) for n in numbers]
 
     def _text(self, value: object) -> str | tuple[Reason, str, bytes]:
@@ -159,7 +159,7 @@ def _raise_if_unreadable(error: Exception) -> None:
         raise error
 
 
-def _values(column: Any) -> list[Any]:
+def raw_values(column: Any) -> list[Any]:
     """The column as bytes where it holds text: decoding happens row by row, so that one bad row costs one row."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -174,7 +174,7 @@ def _values(column: Any) -> list[Any]:
     return values
 
 
-def _has(schema: pa.Schema, path: str) -> bool:
+def has_field(schema: pa.Schema, path: str) -> bool:
     """Whether a column, or a field inside a struct column, is there."""
     if path in schema.names:
         return True
@@ -189,7 +189,7 @@ def _has(schema: pa.Schema, path: str) -> bool:
     return True
 
 
-def _leaf(batch: pa.RecordBatch, path: str) -> Any:
+def leaf_of(batch: pa.RecordBatch, path: str) -> Any:
     names = batch.schema.names
     if path in names:
         return batch.column(names.index(path))  # by number: a name may stand twice
