@@ -121,6 +121,13 @@ def current_memory() -> int:
 
 
 def peak_memory() -> int:
+    """The most that this process ever had in memory."""
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        pass
+    # Where there is no better figure: it is inherited from the process that started this one, if that was larger.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

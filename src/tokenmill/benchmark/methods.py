@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import re
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+
+from tokenmill.progress import peak_memory
 
 BATCHES = (32, 64, 100, 256)
 
@@ -93,8 +94,7 @@ def _digest(documents: list[Sequence[int]]) -> str:
 def main() -> None:
     method, texts, tokenizer = sys.argv[1:]
     result = run_method(method, json.loads(Path(texts).read_bytes()), tokenizer)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({**result, "peak_memory": peak}))
+    print(json.dumps({**result, "peak_memory": peak_memory()}))
 
 
 if __name__ == "__main__":
