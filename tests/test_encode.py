@@ -23,10 +23,7 @@ from tokenmill.errors import TokenizerError
 
 # A further tokenizer.json to hold both encoders against, e.g. one with another kind of pre-tokenizer.
 EXTRA = os.environ.get("TOKENMILL_TEST_TOKENIZER", "")
-TOKENIZERS = [
-    "gpt-neox-20b",
-    pytest.param(EXTRA, marks=pytest.mark.skipif(not EXTRA, reason="TOKENMILL_TEST_TOKENIZER names no tokenizer.json")),
-]
+TOKENIZERS = ["gpt-neox-20b", *filter(None, [EXTRA])]
 
 
 def resolve(tokenizer: str = "gpt-neox-20b", **options: Any) -> Tokenizer:

@@ -6,10 +6,10 @@ import bisect
 import json
 import operator
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -91,11 +91,7 @@ class Rows:
 
     def _chunk(self, number: int) -> Ids:
         if number not in self._maps:
-            path = self.root / "chunks" / f"{self._names[number]}.npy"
-            try:
-                self._maps[number] = np.load(path, mmap_mode="r", allow_pickle=False)
-            except (OSError, ValueError) as error:
-                raise OutputError(f"{printable(path)} cannot be read: {error}") from error
+            self._maps[number] = load_array(self.root / "chunks" / f"{self._names[number]}.npy")
         return self._maps[number]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,23 +100,33 @@ class Rows:
     def documents(self) -> Iterator[StoredDocument]:
         """All documents in order, put together again across rows and chunks of a unit."""
         inputs = self.manifest["inputs"]
-        carry: list[Ids] = []
-        unit = -1
-        firsts: dict[int, int | None] = {}
-        for number, chunk in enumerate(self.manifest["chunks"]):
-            if chunk["unit"] != unit:
-                unit, carry = chunk["unit"], []
-                firsts = {p["file"]: p["first_record"] for p in self.manifest["units"][unit]["parts"]}
-            tokens = self._chunk(number).reshape(-1)[: chunk["tokens"]]
-            start = 0
-            docs = np.load(self.root / "chunks" / f"{chunk['name']}.docs.npy", mmap_mode="r", allow_pickle=False)
-            for end, record, file in docs.tolist():
+        for unit, group in groupby(self.manifest["chunks"], key=lambda chunk: chunk["unit"]):
+            firsts = {p["file"]: p["first_record"] for p in self.manifest["units"][unit]["parts"]}
+            chunks = ((c["name"], c["tokens"]) for c in group)
+            for file, record, tokens in split_documents(self.root / "chunks", chunks):
                 first = firsts[file]
-                whole = np.concatenate([*carry, tokens[start:end]]) if carry else tokens[start:end]
-                yield StoredDocument(whole, inputs[file]["name"], None if first is None else first + record)
-                carry, start = [], end
-            if start < len(tokens):
-                carry.append(tokens[start:])
+                yield StoredDocument(tokens, inputs[file]["name"], None if first is None else first + record)
+
+
+def split_documents(folder: Path, chunks: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, Ids]]:
+    """File, record and tokens of the documents of one unit, put together across its chunks (name, tokens)."""
+    carry: list[Ids] = []
+    for name, count in chunks:
+        tokens = load_array(folder / f"{name}.npy").reshape(-1)[:count]
+        start = 0
+        for end, record, file in load_array(folder / f"{name}.docs.npy").tolist():
+            yield file, record, np.concatenate([*carry, tokens[start:end]]) if carry else tokens[start:end]
+            carry, start = [], end
+        if start < len(tokens):
+            carry.append(tokens[start:])
+
+
+def load_array(path: Path) -> Any:
+    """An array of the output, mapped."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{printable(path)} cannot be read: {error}") from error
 
 
 def _read_index(path: Path) -> Index:

@@ -33,20 +33,25 @@ def read_summary(store: Store) -> Summary | None:
 
 def finish(job: Job) -> Summary:
     """Write rejects.jsonl and manifest.json, unless there are more rejects than the job allows."""
-    ledger = Ledger()
-    missing: dict[str, str] = {}
-    for unit, receipt, _ in receipts(job.store, job.plan):
-        ledger.add(receipt.ledger)
-        names = {part.file: file.name for part, file in zip(unit.parts, unit.files, strict=True)}
-        missing.update((names[file], why) for file, why in receipt.missing.items())
+    summary = summarize(job.store, job.plan, job.run_id)
+    ledger = summary.ledger
     ledger.check(job.config.seq_len, "the whole job")
     listed = write_rejects(job)
     if listed != ledger.rejected:
         raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
     check_rejects(job, ledger)
-    summary = Summary(run_id=job.run_id, ledger=ledger, missing=missing)
     job.store.write_pieces(job.store.manifest, manifest_pieces(job.store, job.plan, job.description, summary))
     return summary
+
+
+def summarize(store: Store, plan: Plan, run_id: str) -> Summary:
+    """What the receipts add up to."""
+    ledger = Ledger()
+    missing: dict[str, str] = {}
+    for unit, receipt, _ in receipts(store, plan):
+        ledger.add(receipt.ledger)
+        missing |= {unit.names[file]: why for file, why in receipt.missing.items()}
+    return Summary(run_id=run_id, ledger=ledger, missing=missing)
 
 
 def manifest_pieces(store: Store, plan: Plan, description: dict[str, Any], summary: Summary) -> Iterator[str]:

@@ -103,6 +103,11 @@ class Unit:
     def name(self) -> str:
         return f"{self.index:05d}"
 
+    @property
+    def names(self) -> dict[int, str]:
+        """Number of a file -> its name."""
+        return {part.file: file.name for part, file in zip(self.parts, self.files, strict=True)}
+
     def to_json(self) -> dict[str, Any]:
         return {
             "unit": self.index,

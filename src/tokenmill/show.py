@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tokenmill.dataset import Rows
+from tokenmill.dataset import Rows, load_array
 from tokenmill.dataset import open as open_rows
-from tokenmill.errors import ConfigError, OutputError, TokenizerError
+from tokenmill.errors import ConfigError, TokenizerError
 from tokenmill.records import printable
 
 MOST_NAMED = 5
@@ -108,10 +106,7 @@ class Viewer:
 
     def _sidecar(self, number: int) -> list[tuple[int, int, int]]:
         path = self.rows.root / "chunks" / f"{self._chunks[number]['name']}.docs.npy"
-        try:
-            found: list[tuple[int, int, int]] = np.load(path, mmap_mode="r", allow_pickle=False).tolist()
-        except (OSError, ValueError) as error:
-            raise OutputError(f"{printable(path)} cannot be read: {error}") from error
+        found: list[tuple[int, int, int]] = load_array(path).tolist()
         return found
 
     def _origin(self, unit: int, file: int, record: int) -> tuple[str, int | None]:

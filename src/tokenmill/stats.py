@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tokenmill.check.books import open_output
+from tokenmill.dataset import load_array
 from tokenmill.errors import OutputError, TokenizerError
 from tokenmill.finish import read_summary, receipts
 from tokenmill.records import Ledger, printable
@@ -52,28 +53,20 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
     total = summary.ledger.rows * found.options["seq_len"]
     done = 0
     for unit, receipt, _ in receipts(found.store, found.plan):
-        names = {p.file: f.name for p, f in zip(unit.parts, unit.files, strict=True)}
         carried = 0
         for chunk in receipt.chunks:
             path = found.store.chunks / f"{chunk.name}.npy"
-            rows = _load(path).reshape(-1)[: chunk.tokens]
+            rows = load_array(path).reshape(-1)[: chunk.tokens]
             for start in range(0, len(rows), BLOCK_TOKENS):
                 block = rows[start : start + BLOCK_TOKENS]
                 counts += np.bincount(block, minlength=len(counts))[: len(counts)]
                 done += len(block)
                 progress(done, total)
             carried = _count_documents(
-                stats, _load(path.with_name(f"{chunk.name}.docs.npy")), names, carried, len(rows)
+                stats, load_array(path.with_name(f"{chunk.name}.docs.npy")), unit.names, carried, len(rows)
             )
     stats.frequent = _frequent(counts, found.store.tokenizer)
     return stats
-
-
-def _load(path: Path) -> Any:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{printable(path)} cannot be read: {error}") from error
 
 
 def _count_documents(stats: Stats, docs: Any, names: dict[int, str], carried: int, tokens: int) -> int:

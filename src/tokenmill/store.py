@@ -72,6 +72,11 @@ def found_damaged(path: Path, way_out: str = REMOVE) -> Iterator[None]:
         raise OutputError(f"{printable(path)} cannot be read: {error.strerror or error}. {way_out}") from error
 
 
+def as_text(data: dict[str, Any]) -> str:
+    """JSON as it is written, ASCII with escapes: any file name can be written, none can play tricks on a terminal."""
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
 def chunk_name(unit: Unit, number: int) -> str:
     return f"{unit.name}-{number:04d}"
 
@@ -158,8 +163,7 @@ class Store:
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def write_json(self, path: Path, data: dict[str, Any]) -> None:
-        # ASCII with escapes: any file name can be written, and none can play tricks on a terminal.
-        self.write_pieces(path, [json.dumps(data, indent=1, sort_keys=True), "\n"])
+        self.write_pieces(path, [as_text(data)])
 
     def write_pieces(self, path: Path, pieces: Iterable[str]) -> None:
         write_atomically(path, (piece.encode("ascii") for piece in pieces), self.temporary)

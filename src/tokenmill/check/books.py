@@ -15,12 +15,12 @@ import msgspec
 
 from tokenmill.check.fault import Fault
 from tokenmill.errors import InputError, LedgerError, OutputError
-from tokenmill.finish import manifest_pieces, public_rejects, receipts
+from tokenmill.finish import manifest_pieces, public_rejects, receipts, summarize
 from tokenmill.job import run_id
-from tokenmill.manifest import Index, Summary, has_checksum, read_manifest
+from tokenmill.manifest import Index, has_checksum, read_manifest
 from tokenmill.plan import Plan
-from tokenmill.records import Ledger, Receipt, Unit, printable
-from tokenmill.store import CHUNK_SUFFIXES, START_ANEW, Store, chunk_name, found_damaged
+from tokenmill.records import Receipt, Unit, printable
+from tokenmill.store import CHUNK_SUFFIXES, START_ANEW, Store, as_text, chunk_name, found_damaged
 
 Tell = Callable[[Fault], None]
 
@@ -51,7 +51,7 @@ class Output:
 
 
 def open_output(root: Path, source: Path | None) -> Output:
-    """Raises OutputError for a directory that holds no job."""
+    """Raises InputError for a directory that holds no job, OutputError for a damaged one."""
     store = Store(root)
     description = store.read_json(store.job) if root.is_dir() else None
     plan = store.read_plan(source or _last_source(store)) if description else None
@@ -59,14 +59,9 @@ def open_output(root: Path, source: Path | None) -> Output:
         raise InputError(f"{printable(root)} is no output of tokenmill: it has no job.json and plan.jsonl")
     with found_damaged(store.job, START_ANEW):
         msgspec.convert(description, StoredJob)
-        if store.job.read_bytes() != as_json(description):
+        if store.job.read_bytes() != as_text(description).encode():
             raise ValueError("not as it was written")
     return Output(store, description, plan)
-
-
-def as_json(data: dict[str, Any]) -> bytes:
-    """As the store writes it."""
-    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
 class StoredOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,7 +146,7 @@ def _check_ledger(unit: Unit, receipt: Receipt, options: dict[str, Any]) -> None
 
 def _check_files(store: Store, unit: Unit, receipt: Receipt) -> None:
     """Receipt and rejects must be, byte for byte, what would be written."""
-    if store.receipt_path(unit).read_bytes() != as_json(receipt.to_json()):
+    if store.receipt_path(unit).read_bytes() != as_text(receipt.to_json()).encode():
         raise LedgerError(f"receipt of unit {unit.name} is not as it was written")
     path = store.rejects_path(unit)
     size = path.stat().st_size if path.exists() else 0
@@ -177,13 +172,7 @@ def check_manifest(output: Output, tell: Tell) -> None:
     except (OSError, ValueError) as error:
         tell(Fault(f"manifest.json cannot be read: {error}. Remove it and run the same command again"))
         return
-    ledger = Ledger()
-    missing: dict[str, str] = {}
-    for unit, receipt, _ in receipts(store, plan):
-        ledger.add(receipt.ledger)
-        names = {part.file: file.name for part, file in zip(unit.parts, unit.files, strict=True)}
-        missing |= {names[file]: why for file, why in receipt.missing.items()}
-    summary = Summary(run_id=run_id(output.description, plan), ledger=ledger, missing=missing)
+    summary = summarize(store, plan, run_id(output.description, plan))
     expected = _lines(manifest_pieces(store, plan, output.description, summary))
     with store.manifest.open(encoding="ascii", errors="replace") as file:
         for number, (found, wanted) in enumerate(zip_longest(file, expected), 1):
@@ -194,7 +183,7 @@ def check_manifest(output: Output, tell: Tell) -> None:
                 break
     if not has_checksum(store.manifest):
         tell(Fault("manifest.json was edited: its checksum is wrong. Remove it and run the same command again"))
-    for name, why in missing.items():
+    for name, why in summary.missing.items():
         tell(Fault(f"the input {printable(name)} is missing from the output: {why}. Mend it and run the job again"))
 
 
@@ -231,10 +220,7 @@ def check_rejects(output: Output, tell: Tell) -> None:
             if found != wanted:
                 tell(Fault(_difference("rejects.jsonl", number, found, wanted)))
                 return
-    total: dict[str, int] = {}
-    for _, receipt, _ in receipts(store, output.plan):
-        for reason, count in receipt.ledger.rejects_by_reason.items():
-            total[reason] = total.get(reason, 0) + count
+    total = summarize(store, output.plan, "").ledger.rejects_by_reason
     if counted != total:
         tell(Fault(f"the ledger counts the rejects {total}, their list has {counted}"))
 

@@ -12,12 +12,6 @@ class Fault:
     what: str
     unit: int | None = None
 
-    @property
-    def way_out(self) -> str:
-        if self.unit is None:
-            return ""
-        return f"do it again: tokenmill run INPUT... OUTPUT --redo {self.unit}, with the options of the job"
-
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:

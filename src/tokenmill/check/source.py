@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,18 @@ import numpy.typing as npt
 from tokenmill.check.books import Output
 from tokenmill.check.fault import Fault
 from tokenmill.config import Config, SpecialTokens
+from tokenmill.dataset import split_documents
 from tokenmill.encode import load_encoder, resolve_tokenizer
 from tokenmill.encode.special import SpecialTokenFinder
 from tokenmill.errors import InputError
 from tokenmill.plan.sniff import fingerprint_of
 from tokenmill.read import Reader, open_reader
 from tokenmill.read.jsonl import JsonlReader
-from tokenmill.records import SIDECAR_DTYPE, Block, Documents, InputFile, Part, Receipt, Unit, printable
+from tokenmill.records import Block, Documents, InputFile, Part, Receipt, Unit, printable
 
 BATCH = 64
 
 Ids = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A document as it lies in the rows."""
-
-    file: int
-    record: int
-    tokens: Ids
 
 
 class SourceChecker:
@@ -52,7 +43,7 @@ class SourceChecker:
 
     def check_all(self, unit: Unit, receipt: Receipt) -> Iterator[Fault]:
         """Every document of the unit, in order, and that none is missing or too many."""
-        stored = iter_documents(self._output, receipt)
+        stored = self._documents(receipt)
         texts = self._texts(unit, receipt)
         surplus = 0
         while batch := list(islice(texts, BATCH)):
@@ -63,10 +54,10 @@ class SourceChecker:
                 if found is None:
                     surplus += 1
                     continue
-                if (found.file, found.record) != (file, record):
+                if found[:2] != (file, record):
                     yield self._fault(unit, file, record, "is not where it should be: another document stands there")
                     return
-                yield from self._compare(unit, found, wanted)
+                yield from self._compare(unit, file, record, found[2], wanted)
         if surplus != receipt.ledger.dropped_documents:
             lost = surplus - receipt.ledger.dropped_documents
             yield Fault(f"unit {unit.name}: {lost:,} documents of the source are not in the rows", unit.index)
@@ -76,26 +67,29 @@ class SourceChecker:
     def check_some(self, unit: Unit, receipt: Receipt, places: list[int]) -> Iterator[Fault]:
         """The documents at these places of the unit."""
         chosen = set(places)
-        documents = enumerate(iter_documents(self._output, receipt))
-        wanted = {(d.file, d.record): d for place, d in documents if place in chosen}
+        documents = enumerate(self._documents(receipt))
+        wanted = {(file, record): tokens for place, (file, record, tokens) in documents if place in chosen}
         texts = ((f, r, t) for f, r, t in self._texts(unit, receipt) if (f, r) in wanted)
         while wanted and (batch := list(islice(texts, min(BATCH, len(wanted))))):
             for (file, record, _), ids in zip(batch, self._encode([t for _, _, t in batch]), strict=True):
-                yield from self._compare(unit, wanted.pop((file, record)), ids)
+                yield from self._compare(unit, file, record, wanted.pop((file, record)), ids)
         for file, record in wanted:
             yield self._fault(unit, file, record, "is in the rows, but not in the source")
 
-    def _compare(self, unit: Unit, found: Stored, wanted: Ids) -> Iterator[Fault]:
+    def _documents(self, receipt: Receipt) -> Iterator[tuple[int, int, Ids]]:
+        chunks = ((c.name, c.tokens) for c in receipt.chunks)
+        return split_documents(self._output.store.chunks, chunks)
+
+    def _compare(self, unit: Unit, file: int, record: int, found: Ids, wanted: Ids) -> Iterator[Fault]:
         self.compared += 1
         t = self._tokenizer
         framed = [*([t.bos_id] if t.bos_id is not None else []), *wanted, *([t.eos_id] if t.eos_id is not None else [])]
-        if len(framed) != len(found.tokens) or (found.tokens != np.array(framed)).any():
-            same = int(np.argmin(np.append(found.tokens[: len(framed)] == framed[: len(found.tokens)], False)))
-            yield self._fault(unit, found.file, found.record, f"differs from its source from token {same} on")
+        if len(framed) != len(found) or (found != np.array(framed)).any():
+            same = int(np.argmin(np.append(found[: len(framed)] == framed[: len(found)], False)))
+            yield self._fault(unit, file, record, f"differs from its source from token {same} on")
 
     def _fault(self, unit: Unit, file: int, record: int, what: str) -> Fault:
-        names = {p.file: f.name for p, f in zip(unit.parts, unit.files, strict=True)}
-        where = f"record {record} (from 0, of its part) of {printable(names[file])}"
+        where = f"record {record} (from 0, of its part) of {printable(unit.names[file])}"
         return Fault(f"unit {unit.name}: {where} {what}", unit.index)
 
     def _encode(self, texts: list[str]) -> list[Ids]:
@@ -142,23 +136,6 @@ def _refuse_changed(path: Path, file: InputFile) -> None:
         ) from error
     if not same:
         raise InputError(f"the source {printable(path)} is not the file that was tokenized: it has changed since")
-
-
-def iter_documents(output: Output, receipt: Receipt) -> Iterator[Stored]:
-    """The documents of one unit, put together across its chunks. Raises OSError or ValueError where that is damaged."""
-    carry: list[Ids] = []
-    for chunk in receipt.chunks:
-        path = output.store.chunks / f"{chunk.name}.npy"
-        rows = np.load(path, mmap_mode="r", allow_pickle=False).reshape(-1)[: chunk.tokens]
-        docs = np.load(path.with_name(f"{chunk.name}.docs.npy"), allow_pickle=False)
-        if docs.dtype != SIDECAR_DTYPE:
-            raise ValueError(f"{chunk.name}.docs.npy is no sidecar")
-        start = 0
-        for end, record, file in docs.tolist():
-            yield Stored(file, record, np.concatenate([*carry, rows[start:end]]))
-            carry, start = [], end
-        if start < len(rows):
-            carry.append(rows[start:])
 
 
 def stored_config(output: Output) -> Config:

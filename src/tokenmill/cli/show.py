@@ -112,10 +112,8 @@ def _tokens(args: argparse.Namespace, viewer: Viewer, ids: list[int], *, coloure
         shown = visible(piece.text)
         style = _STYLES[number % 2] if coloured else ""
         if args.ids:
-            text.append(f"{'+'.join(map(str, piece.ids))}", "dim")
-            text.append(f"={shown.replace(chr(10), '')}" if not coloured else "")
-            if coloured:
-                text.append(shown.replace("\n", ""), style)
+            text.append("+".join(map(str, piece.ids)) + ("" if coloured else "="), "dim")
+            text.append(shown.replace("\n", ""), style)
             text.append(" ")
         else:
             text.append(shown, style)

@@ -69,7 +69,7 @@ def _print(args: argparse.Namespace, verdict: Verdict) -> None:
     from tokenmill.records import printable
 
     for fault in verdict.faults:
-        print(f"fault: {printable(fault.what)}")
+        print(f"fault: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))
     if verdict.found > len(verdict.faults):
         print(f"… and {verdict.found - len(verdict.faults):,} more faults")
     looked = f"{verdict.units:,} units, {verdict.chunks:,} chunks, {verdict.rows:,} rows, {verdict.tokens:,} tokens, "
