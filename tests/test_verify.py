@@ -93,7 +93,11 @@ REDO: dict[str, tuple[Damage, str]] = {
     "a damaged receipt": (lambda o: (o / "units/00001.json").write_text("{"), "units/00001.json is damaged"),
     "an edited list of rejects": (
         lambda o: edit_text(o / "units/00001.rejects.jsonl", '"part"', '"pxrt"'),
-        "rejects.jsonl is damaged",
+        "rejects.jsonl is not as it was written",
+    ),
+    "a flipped byte in the rejects": (
+        lambda o: flip(o / "units/00001.rejects.jsonl", 30),
+        "rejects.jsonl is not as it was written",
     ),
     "a reject too few": (lambda o: (o / "units/00001.rejects.jsonl").write_text(""), "has 0 bytes, its receipt says"),
     "a receipt of other types": (lambda o: edit(o / "units/00001.json", lambda r: r.update(lines=None)), "is damaged"),

@@ -147,6 +147,7 @@ def receipts(store: Store, plan: Plan, partial: bool = False) -> Iterator[tuple[
                     chunks=(),
                     lines=(0,) * len(unit.parts),
                     rejects_bytes=1 << 62,
+                    rejects_xxh3=None,
                     missing={p.file: "not complete yet" for p in unit.parts},
                 )
             else:

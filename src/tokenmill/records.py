@@ -260,6 +260,8 @@ class Receipt:
     lines: tuple[int, ...]
     """Per part: how many lines or rows it holds, so that record numbers can be made absolute."""
     rejects_bytes: int
+    rejects_xxh3: str | None
+    """XXH3-128 of the unit's list of rejects, None if it rejected nothing."""
     missing: dict[int, str]
     """Input files that could not be read, and why: the unit is run again when the job is."""
 
@@ -270,6 +272,7 @@ class Receipt:
             "chunks": [asdict(c) for c in self.chunks],
             "lines": list(self.lines),
             "rejects_bytes": self.rejects_bytes,
+            "rejects_xxh3": self.rejects_xxh3,
             "missing": {str(k): v for k, v in sorted(self.missing.items())},
         }
 

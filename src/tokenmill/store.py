@@ -5,7 +5,7 @@ OUT/tokenizer.json            the tokenizer, as it was found
 OUT/chunks/00007-0000.npy     rows;  .docs.npy: where documents end;  .ids.jsonl: their ids, with --id-field
 OUT/units/00007.json          receipt: the commit point. A unit with a receipt is done, one without never happened
 OUT/units/00007.checkpoint.json   how far an interrupted unit came; gone once there is a receipt
-OUT/units/00007.rejects.jsonl     its rejects; how many bytes of it count is written in receipt and checkpoint
+OUT/units/00007.rejects.jsonl     its rejects; receipt and checkpoint say how many bytes of it count
 OUT/rejects.jsonl, OUT/manifest.json   made from the receipts at the end
 OUT/tmp/                      everything that is not whole yet; emptied when a run starts, gone when it ends
 OUT/logs/                     the only place with clocks, host names and process ids
@@ -14,6 +14,7 @@ OUT/logs/                     the only place with clocks, host names and process
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from tokenmill.errors import OutputBusyError, OutputError
 from tokenmill.plan import Plan
@@ -284,3 +286,11 @@ class Store:
         """Whether the unit's rejects are there, as many bytes as were counted."""
         path = self.rejects_path(unit)
         return size == 0 or (path.exists() and path.stat().st_size >= size)
+
+    def rejects_checksum(self, unit: Unit) -> str | None:
+        """XXH3-128 of the unit's rejects, None if there are none."""
+        path = self.rejects_path(unit)
+        if not path.exists() or path.stat().st_size == 0:
+            return None
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()

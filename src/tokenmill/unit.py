@@ -323,9 +323,10 @@ class UnitRun:
             chunks=tuple(self._chunks),
             lines=tuple(self._lines),
             rejects_bytes=self._rejects.tell(),
+            rejects_xxh3=self._job.store.rejects_checksum(self._unit),
             missing=self._missing,
         )
-        if receipt.rejects_bytes == 0:
+        if receipt.rejects_xxh3 is None:
             self._job.store.rejects_path(self._unit).unlink()
         self._job.store.commit(self._unit, receipt)
         return receipt
