@@ -9,12 +9,15 @@ import gzip
 import io
 from pathlib import Path
 
+import pytest
 from backports import zstd
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzzing import check_compressed, check_lines, check_parquet, check_text
-from tokenmill.records import Codec
+from tests.fuzzing import CONFIG, check_compressed, check_lines, check_parquet, check_text
+from tokenmill.read.jsonl import JsonlReader
+from tokenmill.read.ring import Ring
+from tokenmill.records import Codec, Part
 
 FEW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -45,6 +48,35 @@ def test_damaged_compressed_files(data: bytes, place: int, value: int, use_zstd:
 
 
 @FEW
+@given(st.lists(st.binary(max_size=60), max_size=12), st.integers(0, 300), st.booleans())
+def test_lines_read_into_lent_buffers_are_those_read_in_the_ordinary_way(
+    tmp_path: Path, lines: list[bytes], cut: int, bom: bool
+) -> None:
+    """With tiny blocks and buffers, so that lines begin, end and do not fit everywhere; in two parts, cut anywhere."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" * bom + b"\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tokenmill.read.lines.BLOCK_BYTES", 16)
+        patch.setattr("tokenmill.read.ring.BUFFER_BYTES", 32)
+        for part in (Part(0, 0, cut), Part(0, cut, None)):
+            lent = JsonlReader(path, Codec.PLAIN, part, CONFIG, Ring())
+            ordinary = JsonlReader(path, Codec.PLAIN, part, CONFIG)
+            assert read_whole(lent) == read_whole(ordinary)
+
+
+def read_whole(reader: JsonlReader) -> tuple[bytes, int]:
+    """What it gives, and where that begins."""
+    data, first = b"", -1
+    for block in reader.blocks(None):
+        assert first < 0 or block.offset == first + len(data)
+        first = block.offset if first < 0 else first
+        data += bytes(block.data)
+        if block.release:
+            block.release()
+    return data, first
+
+
+@FEW
 @given(st.binary(max_size=400))
 def test_any_bytes_as_a_text_file(tmp_path: Path, data: bytes) -> None:
     check_text(tmp_path / "a.txt", data)
@@ -52,6 +84,7 @@ def test_any_bytes_as_a_text_file(tmp_path: Path, data: bytes) -> None:
 
 @settings(FEW, max_examples=100)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
+@example(1128, b"\xc9\xce\x75")  # pyarrow's metadata of a column would end the process
 def test_damaged_parquet(tmp_path: Path, place: int, damage: bytes) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -6,7 +6,7 @@
        <── in the order of the blocks, whoever finished first ──┘
     pack, write ─────────> the slot is free again
 
-Reading and decompressing happen on reader threads, off the loop; plain files are memory-mapped. A slot is taken before
+Reading and decompressing happen on reader threads, off the loop, into the buffers of the ring. A slot is taken before
 a block is read and given back after it is packed: the ring bounds memory, and everything waits for the slowest stage.
 Two units are under way at a time, so that the cores stay busy while one of them drains and is committed.
 """

@@ -20,7 +20,7 @@ import numpy as np
 
 from tokenmill.config import Config
 from tokenmill.read.decompress import pieces
-from tokenmill.read.lines import BOM, cut_lines, line_start, lines_in_range, map_lines, skip_bytes, too_large
+from tokenmill.read.lines import BOM, cut_lines, lend_lines, line_start, lines_in_range, skip_bytes, too_large
 from tokenmill.read.ring import Ring
 from tokenmill.records import PREVIEW_BYTES, Block, Codec, Documents, Part, Reason, Reject
 
@@ -30,7 +30,7 @@ _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 class JsonlReader:
     """Reads one part of a JSON Lines file.
 
-    `ring`: blocks are lent from it, or from the mapped file if that is plain; otherwise each is a bytes object.
+    `ring`: blocks are lent from it; otherwise each is a bytes object.
     """
 
     def __init__(self, path: Path, codec: Codec, part: Part, config: Config, ring: Ring | None = None) -> None:
@@ -50,7 +50,7 @@ class JsonlReader:
                 return
             position = line_start(file, self._part) if offset is None else offset
             if self._ring is not None:
-                position = yield from map_lines(file, position, self._part.end)
+                position = yield from lend_lines(file, position, self._part.end, self._ring)
             file.seek(position)
             source = lines_in_range(file, position, self._part.end)
             yield from cut_lines(source, position, self._limit, file.tell, self._ring)

@@ -17,13 +17,17 @@ class Ring:
     def join(self, pieces: Sequence[bytes]) -> tuple[memoryview, Callable[[], None]]:
         """The pieces, one behind the other, in a buffer of the ring; and how to give it back."""
         size = sum(map(len, pieces))
-        buffer = self._take(size)
-        view = memoryview(buffer)
+        view, release = self.lend(size)
         position = 0
         for piece in pieces:
             view[position : position + len(piece)] = piece
             position += len(piece)
-        return view[:size], lambda: self._give(buffer)
+        return view[:size], release
+
+    def lend(self, size: int = 0) -> tuple[memoryview, Callable[[], None]]:
+        """A buffer, larger than usual if need be, and how to give it back."""
+        buffer = self._take(size)
+        return memoryview(buffer), lambda: self._give(buffer)
 
     def _take(self, size: int) -> bytearray:
         if size > BUFFER_BYTES:
