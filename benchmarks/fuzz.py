@@ -13,12 +13,14 @@ import gzip
 import io
 import lzma
 import random
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,9 +62,7 @@ class Fuzzer:
         self.random = random.Random(seed)
         self.folder = folder
         self.tried: Counter[str] = Counter()
-        buffer = io.BytesIO()
-        pq.write_table(pa.table({"text": [f"row {n}" for n in range(40)]}), buffer, row_group_size=10)
-        self.parquet = buffer.getvalue()
+        self.parquet = list(_parquet_files())
 
     def mutate(self, data: bytes) -> bytes:
         """A few bytes changed, removed, doubled or moved."""
@@ -88,24 +88,24 @@ class Fuzzer:
 
     def once(self) -> None:
         r = self.random.random()
-        if r < 0.6:
+        if r < 0.5:
             self.tried["blocks of lines"] += 1
             self.attempt(check_lines, self.lines())
-        elif r < 0.8:
+        elif r < 0.65:
             codec = self.random.choice(list(CODECS))
             self.tried["compressed streams"] += 1
             self.attempt(check_compressed, self.mutate(CODECS[codec](b"\n".join(self.lines()))), codec)
-        elif r < 0.95:
+        elif r < 0.75:
             codec = self.random.choice(list(CODECS))
             data = CODECS[codec](b"\n".join(self.lines()))
             self.tried["JSON Lines files"] += 1
             self.attempt(check_jsonl, self.folder / "a.jsonl", self.mutate(data), codec)
-        elif r < 0.98:
+        elif r < 0.78:
             self.tried["text files"] += 1
             self.attempt(check_text, self.folder / "a.txt", self.mutate(b"\n".join(self.lines())))
         else:
             self.tried["Parquet files"] += 1
-            self.attempt(check_parquet, self.folder / "a.parquet", self.mutate(self.parquet))
+            self.attempt(check_parquet, self.folder / "a.parquet", self.mutate(self.random.choice(self.parquet)))
 
     def attempt(self, check: Callable[..., None], *arguments: object) -> None:
         try:
@@ -115,17 +115,41 @@ class Fuzzer:
             raise
 
 
+def _parquet_files() -> Iterator[bytes]:
+    """One of each kind of column, encoding and codec that a text may come in."""
+    words = [f"row {n} " + "word " * (n % 7) for n in range(40)]
+    columns: list[tuple[pa.Array, dict[str, Any]]] = [
+        (pa.array(words), {}),
+        (pa.array(words), {"compression": "zstd", "write_page_index": True}),
+        (pa.array(words), {"compression": "gzip", "data_page_version": "2.0", "use_dictionary": False}),
+        (pa.array(words, pa.large_string()), {"compression": "none", "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}),
+        (pa.array(words).dictionary_encode(), {"store_schema": True}),
+        (pa.array([None if n % 3 else w for n, w in enumerate(words)]), {"write_statistics": False}),
+        (pa.array(range(40)), {}),
+        (pa.array([words[:n] for n in range(40)]), {}),
+    ]
+    for column, options in columns:
+        options = {"use_dictionary": "column_encoding" not in options} | options
+        buffer = io.BytesIO()
+        pq.write_table(
+            pa.table({"id": [f"id {n}" for n in range(40)], "text": column}), buffer, row_group_size=10, **options
+        )
+        yield buffer.getvalue()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        fuzzer = Fuzzer(args.seed, Path(folder))
-        end = time.monotonic() + args.seconds
-        while time.monotonic() < end:
-            for _ in range(100):
-                fuzzer.once()
+    folder = Path(tempfile.mkdtemp())
+    print(f"should a library end the process, its last input is in {folder}", flush=True)
+    fuzzer = Fuzzer(args.seed, folder)
+    end = time.monotonic() + args.seconds
+    while time.monotonic() < end:
+        for _ in range(100):
+            fuzzer.once()
+    shutil.rmtree(folder)
     for name, count in fuzzer.tried.most_common():
         print(f"{count:>12,}  {name}")
     print(f"{fuzzer.tried.total():>12,}  inputs in all, seed {args.seed}: every promise held")

@@ -13,7 +13,7 @@ from tokenmill.records import Block, Codec, Documents, Format, InputFile, Part
 
 GOOD = b'{"text": "good line"}'
 PARSER = JsonlParser("text", None, 10_000)
-CONFIG = Config(inputs=("none",), output=Path("none"), max_document_bytes=10_000)
+CONFIG = Config(inputs=("none",), output=Path("none"), max_document_bytes=10_000, id_field="id")
 
 
 def balanced(found: Documents) -> None:
@@ -21,6 +21,7 @@ def balanced(found: Documents) -> None:
     rejected = sum(r.records for r in found.rejects)
     assert found.records == len(found.texts) + found.empty + rejected, found
     assert len(found.numbers) == len(found.texts)
+    assert found.ids is None or len(found.ids) == len(found.texts)
 
 
 def check_lines(lines: list[bytes]) -> None:

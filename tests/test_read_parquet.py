@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.config import Config
-from tokenmill.read.parquet import ParquetReader
+from tokenmill.read.parquet import ParquetReader, raw_values
 from tokenmill.records import Documents, Part, Reason
 
 WHOLE = Part(0)
@@ -60,6 +60,32 @@ def test_invalid_utf8_costs_one_row(tmp_path: Path) -> None:
     (found,) = read(path)
     assert found.texts == ["a", "b"]
     assert [(r.reason, r.record) for r in found.rejects] == [(Reason.INVALID_UTF8, 1)]
+
+
+def invalid(values: list[bytes]) -> Any:
+    """Strings that are no UTF-8, which other writers let through."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def test_lists_of_broken_strings_are_rejected_row_by_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.ListArray.from_arrays([0, 1, 2], invalid([b"\xff", b"good"]))}), path)
+    (found,) = read(path)
+    assert [r.reason for r in found.rejects] == [Reason.CORRUPT_FILE, Reason.TEXT_NOT_A_STRING]
+
+
+def test_an_id_that_is_no_text_is_null(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a", "b"], "id": invalid([b"\xff", b"2"])}), path)
+    (found,) = read(path, id_field="id")
+    assert (found.texts, found.ids) == (["a", "b"], [b"null", b'"2"'])
+
+
+def test_an_index_beyond_the_dictionary_costs_one_row() -> None:
+    indices, words = pa.array([0, 101, 1]), pa.array(["a", "b"])
+    first, broken, last = raw_values(pa.DictionaryArray.from_arrays(indices, words, safe=False))
+    assert (first, last) == (b"a", b"b")
+    assert isinstance(broken, pa.ArrowException)
 
 
 def test_a_text_over_the_limit_is_rejected(tmp_path: Path) -> None:

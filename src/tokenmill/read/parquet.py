@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +80,15 @@ class ParquetReader:
     def _batch_rows(self, file: pq.ParquetFile, group: int, columns: list[str]) -> int:
         """How many rows make about a block: by the size of the whole row group, and of the one before or the first few.
 
-        Neither is enough alone. The first rows may be short ones, and a dictionary makes a row group look small.
+        Neither is enough alone. The first rows may be short ones, and a dictionary makes a row group look small. The
+        size of the text column alone would be closer, but asking pyarrow for a column's metadata ends the process if
+        they are damaged ("terminate called after throwing an instance of 'parquet::ParquetException'").
         """
         meta = file.metadata.row_group(group)
-        paths = [meta.column(i).path_in_schema for i in range(meta.num_columns)]
-        sizes = (meta.column(i).total_uncompressed_size for i, p in enumerate(paths) if p.startswith(columns[0]))
         if not self._row_bytes:
             probe = next(file.iter_batches(PROBE_ROWS, [group], columns, use_threads=False), None)
             self._row_bytes = probe.nbytes // max(1, probe.num_rows) if probe is not None else 0
-        average = max(1, self._row_bytes, sum(sizes) // max(1, meta.num_rows))
+        average = max(1, self._row_bytes, meta.total_byte_size // max(1, meta.num_rows))
         return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // average))
 
     def _size(self) -> int:
@@ -135,8 +135,8 @@ class ParquetReader:
             return None
         if batch is None or not has_field(batch.schema, self._id_field):
             return [b"null"] * len(numbers)
-        values = leaf_of(batch, self._id_field).to_pylist()
-        return [to_json(values[n]) for n in numbers]
+        values = _salvaged(leaf_of(batch, self._id_field), lambda column: column.to_pylist())
+        return [b"null" if isinstance(values[n], Exception) else to_json(values[n]) for n in numbers]
 
     def _text(self, value: object) -> str | tuple[Reason, str, bytes]:
         if isinstance(value, bytes):
@@ -148,6 +148,8 @@ class ParquetReader:
             except UnicodeDecodeError as error:
                 detail = f"{error.reason} at byte {error.start} of the text"
                 return Reason.INVALID_UTF8, detail, value[:PREVIEW_BYTES]
+        if isinstance(value, Exception):
+            return Reason.CORRUPT_FILE, f"the value cannot be read: {value}", b""
         kind = "null" if value is None else f"a {type(value).__name__}"
         head = b"" if value is None else str(value)[:PREVIEW_BYTES].encode()
         return Reason.TEXT_NOT_A_STRING, f"the text is {kind}, not a string", head
@@ -161,6 +163,20 @@ def _raise_if_unreadable(error: Exception) -> None:
 
 def raw_values(column: Any) -> list[Any]:
     """The column as bytes where it holds text: decoding happens row by row, so that one bad row costs one row."""
+    return _salvaged(column, lambda column: _as_binary(column).to_pylist())
+
+
+def _salvaged(column: Any, convert: Callable[[Any], list[Any]]) -> list[Any]:
+    """The values of a column; where one cannot be had, the exception in its place."""
+    try:
+        return convert(column)
+    except (pa.ArrowException, ValueError) as error:
+        if len(column) == 1:
+            return [error]
+        return [value for n in range(len(column)) for value in _salvaged(column.slice(n, 1), convert)]
+
+
+def _as_binary(column: Any) -> Any:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
@@ -170,8 +186,7 @@ def raw_values(column: Any) -> list[Any]:
         column = column.view(pa.binary())
     elif pa.types.is_string_view(kind):
         column = column.cast(pa.binary_view())
-    values: list[Any] = column.to_pylist()
-    return values
+    return column
 
 
 def has_field(schema: pa.Schema, path: str) -> bool:
