@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,40 +49,76 @@ class FailingFile(io.FileIO):
         return super().readinto(buffer) or 0
 
 
-def break_file(monkeypatch: pytest.MonkeyPatch, name: str, broken_from: int, error: int) -> None:
+def break_file(
+    monkeypatch: pytest.MonkeyPatch, name: str, broken_from: int, error: int, kind: type[FailingFile] = FailingFile
+) -> None:
     original = Path.open
 
     def opened(self: Path, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
         if self.name != name or mode != "rb" or buffering != 0:  # whoever plans may still look at it
             return original(self, mode, buffering, **options)
-        file = FailingFile(self, "rb")
+        file = kind(self, "rb")
         file.broken_from, file.error = broken_from, error
         return file
 
     monkeypatch.setattr(Path, "open", opened)
 
 
+IN_PROCESS = [name for name in ENGINES if name != "ultra"]  # whose workers cannot be given a broken file
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.ESTALE])
 @pytest.mark.parametrize("broken_from", [0, 3000])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("engine", IN_PROCESS)
 def test_a_file_that_cannot_be_read_to_its_end_leaves_nothing_behind_and_is_read_later(
-    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, error: int, broken_from: int
+    inputs: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    error: int,
+    broken_from: int,
+    suffix: str,
+    engine: str,
 ) -> None:
     import random
 
     noise = random.Random(1).randbytes(20_000).hex()
     (inputs / "a.jsonl").write_bytes(texts("before"))
-    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(texts(noise, "end")))
+    lines = texts(*[noise] * 30, "end")
+    (inputs / f"b.jsonl{suffix}").write_bytes(gzip.compress(lines) if suffix else lines)
     (inputs / "c.jsonl").write_bytes(texts("after"))
-    options = {"engine": "streaming", "seq_len": 64}
+    options = {"engine": engine, "seq_len": 64}
     run(output=tmp_path / "fresh", **options)
     with monkeypatch.context() as broken:
-        break_file(broken, "b.jsonl.gz", broken_from, error)
+        break_file(broken, f"b.jsonl{suffix}", broken_from, error)
         result = run(**options)
-    assert list(result.missing) == ["b.jsonl.gz"]
-    assert os.strerror(error) in result.missing["b.jsonl.gz"]
+    assert list(result.missing) == [f"b.jsonl{suffix}"]
+    assert os.strerror(error) in result.missing[f"b.jsonl{suffix}"]
     assert documents(tmp_path / "out") == [b"before", b"after"]
     assert run(**options).complete
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+class ShrinkingFile(FailingFile):
+    """A file that another program cuts off as soon as some of it is read."""
+
+    def _check(self) -> None:
+        if self.tell() >= self.broken_from:
+            os.truncate(self.name, self.broken_from)
+
+
+@pytest.mark.parametrize("engine", IN_PROCESS)
+def test_a_file_that_is_cut_off_while_it_is_read_is_named_and_nothing_of_it_is_mixed_in(
+    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("before"))
+    (inputs / "b.jsonl").write_bytes(LINES * 10)
+    with monkeypatch.context() as broken:
+        break_file(broken, "b.jsonl", 1 << 20, 0, ShrinkingFile)
+        result = run(engine=engine)
+    assert "changed while it was read" in result.missing["b.jsonl"]
+    assert documents(tmp_path / "out") == [b"before"]
 
 
 def test_a_clock_that_jumps_changes_nothing(
@@ -226,3 +263,54 @@ def test_descriptors_are_given_back(inputs: Path, tmp_path: Path, run: Run) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= used
+
+
+# a disk that is full
+
+PAGE = 4096
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Makes a file system of so many pages, or gives the one that was made as many."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small file system can be mounted by root only; test_interruption.py has the disk full without")
+
+    def resize(pages: int) -> Path:
+        subprocess.run(["mount", "-o", f"remount,size={pages * PAGE}", str(path)], check=True)
+        return path / "out"
+
+    yield resize
+    gc.collect()  # the plan's file is closed with the plan
+    subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_disk_that_fills_up_anywhere_is_a_clear_error_and_with_room_the_job_goes_on(
+    inputs: Path, tmp_path: Path, run: Run, small_disk: Callable[[int], Path], engine: str
+) -> None:
+    """From a disk on which nothing fits to one on which all does: so it fills up in every file there is."""
+    (inputs / "a.jsonl").write_bytes(LINES[:60_000] + b"no JSON\n")
+    (inputs / "b.jsonl").write_bytes(LINES[:20_000])
+    options = {"engine": engine, "num_workers": 2, "seq_len": 64, "sequences_per_chunk": 64, "max_rejects": "100%"}
+    run(output=tmp_path / "fresh", **options)
+    said = set()
+    for pages in range(2, 200, 3 if engine == "streaming" else 23):
+        output = small_disk(pages)
+        try:
+            run(output=output, **options)
+            break
+        except tokenmill.OutputError as error:
+            said.add(str(error).split(":")[0])
+            assert os.strerror(errno.ENOSPC) in str(error)
+        assert not (output / "manifest.json").exists()
+        small_disk(1000)
+        assert run(output=output, **options).complete
+        assert tree(output) == tree(tmp_path / "fresh")
+        assert verify(output).good
+        shutil.rmtree(output)
+    assert tree(output) == tree(tmp_path / "fresh")
+    assert said == {f"cannot write unit 00000 to {output}", f"cannot write to {output}"}

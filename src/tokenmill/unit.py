@@ -41,7 +41,7 @@ from tokenmill.records import (
     printable,
 )
 from tokenmill.store import Checkpoint, chunk_name
-from tokenmill.write import EMPTY, ChunkWriter, Partial
+from tokenmill.write import EMPTY, ChunkWriter, Partial, closed_on_failure
 
 Update = Callable[[Ledger, int, Spent], None]
 """Told of every block: what it added, how many input bytes and what CPU time it took. May raise to stop the unit."""
@@ -57,7 +57,7 @@ class OrderedMap(Protocol):
 class Manner:
     """How an engine has its units run. Nothing of it can change a byte of the output.
 
-    `ordered_map` applies parsing and encoding to blocks; `ring` lends the buffers, and has plain files memory-mapped;
+    `ordered_map` applies parsing and encoding to blocks; `ring` lends the buffers that blocks lie in;
     `checkpoint_batches` makes a checkpoint after every batch of documents, not only after every chunk; `checkpointed`
     is called after each, and may raise to leave the unit there.
     """
@@ -179,7 +179,8 @@ class UnitRun:
         )
         job.store.remove_chunks(unit, len(self._chunks))
         self._rejects = _open_rejects(job, unit, start.rejects_bytes)
-        self._writer: ChunkWriter | None = self._new_writer(start.partial) if start.partial.tokens else None
+        with closed_on_failure(self._rejects.close):
+            self._writer: ChunkWriter | None = self._new_writer(start.partial) if start.partial.tokens else None
         self._into_block = 0
         self._writing = 0.0
         if start.ledger.records:
@@ -333,9 +334,11 @@ class UnitRun:
 
     def close(self) -> None:
         """Let go of open files; what is not committed is forgotten."""
-        self._rejects.close()
-        if self._writer is not None:
-            self._writer.abort()
+        try:
+            self._rejects.close()  # which may fail, if there was no room for its last lines
+        finally:
+            if self._writer is not None:
+                self._writer.abort()
 
 
 def _open_rejects(job: Job, unit: Unit, size: int) -> BinaryIO:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +37,17 @@ class Partial:
 EMPTY = Partial()
 
 
+@contextmanager
+def closed_on_failure(*closes: Callable[[], None]) -> Iterator[None]:
+    """On a full disk a file fails as it is begun, and whoever begins it has no name for it yet."""
+    try:
+        yield
+    except BaseException:
+        for close in closes:
+            close()
+        raise
+
+
 class NpyWriter:
     """Streams a 1-D or 2-D array into a `.npy` file: append, then close with the number of rows.
 
@@ -51,10 +63,11 @@ class NpyWriter:
         self._hash = xxhash.xxh3_128()
         self._header = npy_header(dtype, self._shape(0))
         self.count = count
-        if count:
-            _go_on(self._file, self._hash, len(self._header), count * dtype.itemsize)
-        else:
-            _write_all(self._file, self._header)
+        with closed_on_failure(self._file.close):
+            if count:
+                _go_on(self._file, self._hash, len(self._header), count * dtype.itemsize)
+            else:
+                _write_all(self._file, self._header)
 
     def append(self, items: npt.NDArray[Any]) -> None:
         self.count += len(items)
@@ -138,14 +151,17 @@ class ChunkWriter:
         self._temporary = temporary
         self._seq_len = seq_len
         self._rows = NpyWriter(self._temp(".npy"), dtype, seq_len, begun.tokens)
-        self._docs = NpyWriter(self._temp(".docs.npy"), SIDECAR_DTYPE, None, begun.documents)
+        with closed_on_failure(self._rows.abort):
+            self._docs = NpyWriter(self._temp(".docs.npy"), SIDECAR_DTYPE, None, begun.documents)
         self._ids_hash = xxhash.xxh3_128()
-        self._ids = self._open_ids(begun.ids_bytes) if with_ids else None
+        with closed_on_failure(self._rows.abort, self._docs.abort):
+            self._ids = self._open_ids(begun.ids_bytes) if with_ids else None
         self._padding = 0
 
     def _open_ids(self, size: int) -> BinaryIO:
         file = self._temp(".ids.jsonl").open("r+b" if size else "w+b")
-        _go_on(file, self._ids_hash, 0, size)
+        with closed_on_failure(file.close):
+            _go_on(file, self._ids_hash, 0, size)
         return file
 
     def sync(self) -> Partial:
