@@ -48,7 +48,7 @@ def test_damaged_compressed_files(data: bytes, place: int, value: int, use_zstd:
 
 
 @FEW
-@given(st.lists(st.binary(max_size=60), max_size=12), st.integers(0, 300), st.booleans())
+@given(st.lists(st.binary(max_size=60), max_size=12), st.integers(1, 300), st.booleans())
 def test_lines_read_into_lent_buffers_are_those_read_in_the_ordinary_way(
     tmp_path: Path, lines: list[bytes], cut: int, bom: bool
 ) -> None:

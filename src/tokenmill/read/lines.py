@@ -66,6 +66,7 @@ def lend_lines(file: FileIO, position: int, end: int | None, ring: Ring) -> Gene
     file.seek(position)
     if position == 0 and file.read(len(BOM)) == BOM:
         position = len(BOM)
+        end = None if end is None else max(end, position + 1)  # its line is the first one, which begins before it
     file.seek(position)
     tail = b""
     while end is None or position < end:
