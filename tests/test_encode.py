@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import BOS, EOS, PAD, ids, tiny_tokenizer_json
 from tokenmill.config import Config, EncoderChoice, SpecialTokens
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
-from tokenmill.encode.encoder import FastokensEncoder, HuggingFaceEncoder
+from tokenmill.encode.encoder import KNOWN, FastokensEncoder, HuggingFaceEncoder, digest_of
 from tokenmill.encode.special import SpecialTokenFinder
 from tokenmill.encode.torture import torture_set
 from tokenmill.errors import TokenizerError
+from tokenmill.records import TokenBatch
 
 # A further tokenizer.json to hold both encoders against, e.g. one with another kind of pre-tokenizer.
 EXTRA = os.environ.get("TOKENMILL_TEST_TOKENIZER", "")
@@ -228,3 +231,28 @@ def test_special_tokens_are_counted_wherever_they_stand() -> None:
     values = ["plain", "a<|endoftext|>b<|endoftext|>", "</s> [PAD]", "EOS", "< / s >"]
     found = finder.count(values)
     assert {i: count for i, (_, count) in found.items()} == {1: 2, 2: 2, 3: 1}
+
+
+def test_what_is_known_of_the_bundled_tokenizer_is_what_the_reference_says() -> None:
+    """If this fails, the torture set or the tokenizer changed: put the digest that it shows into KNOWN."""
+    found = resolve()
+    texts = torture_set(found.special)
+    digest = digest_of(texts, HuggingFaceEncoder(found, plain=True).encode(texts))
+    assert {xxhash.xxh3_128_hexdigest(found.json.encode()): digest} == KNOWN
+
+
+@pytest.mark.parametrize("wrong", ["ids", "failure"])
+def test_a_fastokens_that_no_longer_gives_what_is_known_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    found = resolve()
+    right = FastokensEncoder.encode
+
+    def encode(self: FastokensEncoder, texts: Sequence[str]) -> TokenBatch:
+        if wrong == "failure":
+            raise RuntimeError("no such thing")
+        batch = right(self, texts)
+        return TokenBatch(batch.ids[::-1], batch.offsets)
+
+    monkeypatch.setattr(FastokensEncoder, "encode", encode)
+    assert build_encoder(found, EncoderChoice.AUTO, SpecialTokens.PLAIN).name == "huggingface"

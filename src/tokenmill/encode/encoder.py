@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
+import xxhash
 
 from tokenmill.config import EncoderChoice, SpecialTokens
 from tokenmill.encode.resolve import Tokenizer
@@ -17,6 +18,10 @@ from tokenmill.errors import TokenizerError
 from tokenmill.records import TokenBatch
 
 log = logging.getLogger("tokenmill")
+
+# XXH3-128 of a tokenizer.json -> of the torture set and what the reference makes of it as plain text. For these the
+# reference need not be loaded, which takes as long as loading fastokens; a test compares it with the reference.
+KNOWN = {"425fcbdd497e2cb94fdbe112b8b68f91": "46b46539b42e7a240b801c87a43f4ddb"}
 
 
 class Encoder(Protocol):
@@ -67,6 +72,8 @@ class HuggingFaceEncoder:
 def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialTokens) -> Encoder:
     """The encoder to use: fastokens if it loads this tokenizer and agrees with the reference, else the reference."""
     plain = mode is not SpecialTokens.MATCH
+    if plain and choice is not EncoderChoice.HUGGINGFACE and (known := _known_good(tokenizer)) is not None:
+        return known
     with ThreadPoolExecutor(1) as loader:
         # fastokens takes three times as long to load, and lets others work meanwhile.
         wanted = choice is not EncoderChoice.HUGGINGFACE
@@ -94,6 +101,27 @@ def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialToke
         problem,
     )
     return reference
+
+
+def _known_good(tokenizer: Tokenizer) -> Encoder | None:
+    """fastokens, if what the reference would say is known and it says the same."""
+    wanted = KNOWN.get(xxhash.xxh3_128_hexdigest(tokenizer.json.encode("utf-8", "surrogatepass")))
+    if wanted is None:
+        return None
+    texts = torture_set(tokenizer.special)
+    try:
+        fast = FastokensEncoder(tokenizer, plain=True)
+        return fast if digest_of(texts, fast.encode(texts)) == wanted else None
+    except Exception:
+        return None  # whatever it is, comparing with the reference will tell
+
+
+def digest_of(texts: list[str], batch: TokenBatch) -> str:
+    """XXH3-128 of texts and their ids."""
+    state = xxhash.xxh3_128("\0".join(texts).encode())
+    state.update(batch.ids.astype("<u4").tobytes())
+    state.update(batch.offsets.astype("<i8").tobytes())
+    return state.hexdigest()
 
 
 def load_encoder(tokenizer: Tokenizer, name: str, mode: SpecialTokens) -> Encoder:
