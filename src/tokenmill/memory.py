@@ -19,6 +19,7 @@ MB = 1_000_000
 PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer and its reference
 THREAD_BYTES = 130 * MB  # a thread that encodes: the cache of the encoder has a ceiling per thread
 BLOCK_BYTES = 20 * MB  # a block under way: lines, texts, ids, rows
+BLOCKS_PER_THREAD = 3  # one that it works on, two that wait for it
 READ_AHEAD_BYTES = 64 * MB  # of each file that is read ahead: more than a disk gives while a worker does a block
 SINGLE_BYTES = PROCESS_BYTES + THREAD_BYTES + 3 * BLOCK_BYTES
 
@@ -33,7 +34,7 @@ class Budget:
     """Processes of ultra, tokenizer threads of extreme; 1 elsewhere."""
     worker_bytes: int = 0
     read_ahead: int = 0
-    """Bytes of each of the next files that ultra has the kernel read ahead."""
+    """Bytes of each of the next files that ultra and extreme have the kernel read ahead."""
     ring: int = 0
     """Blocks that may be under way at a time in extreme."""
 
@@ -46,11 +47,12 @@ class Budget:
         text += " (half of the machine's): " if self.of_machine else ": "
         if self.engine == "ultra":
             text += f"worker processes: {self.workers}, which may use up to {size(self.worker_bytes)} each"
-            text += f", {size(self.read_ahead)} of each next file read ahead"
         elif self.engine == "extreme":
             text += f"tokenizer threads: {self.workers}, blocks under way: {self.ring}"
         else:
             text += "one thread"
+        if self.read_ahead:
+            text += f", {size(self.read_ahead)} of each next file read ahead"
         if self.workers < self.asked:
             text += f" ({self.asked} were asked for; that is what the budget, the engine and the units allow)"
         return text
@@ -63,22 +65,21 @@ def derive_budget(engine: str, config: Config, units: int = 1 << 30) -> Budget:
     if engine == "ultra":
         base, each, most = PROCESS_BYTES, SINGLE_BYTES, units
     elif engine == "extreme":
-        # The loop, and the second unit under way, hold a block of their own.
-        base, each, most = PROCESS_BYTES + 2 * BLOCK_BYTES, THREAD_BYTES + 3 * BLOCK_BYTES, wanted
+        base, each, most = PROCESS_BYTES, THREAD_BYTES + BLOCKS_PER_THREAD * BLOCK_BYTES, wanted
     else:
         base, each, most = 0, SINGLE_BYTES, 1
     _refuse_below(base + each, total, engine)
     workers = max(1, min(wanted, most, (total - base) // each))
     # Half of what the workers do not need at the least is for the kernel's cache of the next files.
     spare = (total - base - workers * each) // 2
-    read_ahead = min(READ_AHEAD_BYTES, spare // max(1, config.prefetch_files)) if engine == "ultra" else 0
+    read_ahead = min(READ_AHEAD_BYTES, spare // max(1, config.prefetch_files)) if base else 0
     return Budget(
         total=total,
         engine=engine,
         workers=workers,
         worker_bytes=(total - base - read_ahead * config.prefetch_files) // workers if engine == "ultra" else 0,
         read_ahead=read_ahead,
-        ring=3 * workers + 2 if engine == "extreme" else 0,
+        ring=BLOCKS_PER_THREAD * workers if engine == "extreme" else 0,
         asked=config.num_workers or 1,
         of_machine=config.max_memory is None,
     )

@@ -95,7 +95,7 @@ def conduct(options: Benchmark, tell: Tell) -> Report:
         report = Report(
             cores=available_cores(), inputs=options.inputs, generated=generated, job_options=options.job_options()
         )
-        report.methods = _measure_methods(options, texts, work, tell)
+        _measure_methods(options, texts, work, report, tell)
         if options.engines:
             _measure_engines(options, config, work, report, tell)
         if options.peers:
@@ -132,7 +132,7 @@ def _unit_texts(config: Config, root: Path, unit: Unit) -> Iterator[str]:
                 yield from reader.parse(block).texts
 
 
-def _measure_methods(options: Benchmark, texts: list[str], work: Path, tell: Tell) -> list[Method]:
+def _measure_methods(options: Benchmark, texts: list[str], work: Path, report: Report, tell: Tell) -> None:
     if not texts:
         raise BenchmarkError("there is no document in the input")
     path = work / "texts.json"
@@ -144,10 +144,8 @@ def _measure_methods(options: Benchmark, texts: list[str], work: Path, tell: Tel
             tell(method.name)
             command = python("-m", "tokenmill.benchmark.methods", method.name, str(path), str(work / "tokenizer.json"))
             method.add(json.loads(measure(command, work / "methods.log").output))
-    odd = [m.name for m in methods if m.digest != methods[0].digest]
-    if odd:
-        raise BenchmarkError(f"{', '.join(odd)} gave other ids than {methods[0].name}: do not compare their speed")
-    return methods
+    report.methods = [m for m in methods if m.digest == methods[0].digest]
+    report.differing = [m.name for m in methods if m.digest != methods[0].digest]
 
 
 def _measure_engines(options: Benchmark, config: Config, work: Path, report: Report, tell: Tell) -> None:

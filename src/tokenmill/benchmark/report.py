@@ -56,6 +56,8 @@ class Report:
     job_options: tuple[str, ...] = ()
     """What makes the job, beside its inputs: the options that are not the default."""
     methods: list[Method] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    """Methods that gave other ids than the first, whose speed is therefore not compared."""
     limit: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the bare kernels, by stage."""
     engines: list[Contender] = field(default_factory=list)
@@ -67,8 +69,8 @@ class Report:
         return contender.best / (sum(self.limit.values()) / self.cores_of(contender))
 
     def cores_of(self, contender: Contender) -> int:
-        """How many cores it can keep busy: extreme reads and packs on threads of their own."""
-        return min(contender.workers + (contender.name == "extreme"), self.cores)
+        """How many cores it can keep busy."""
+        return min(contender.workers, self.cores)
 
     def to_json(self, command: Sequence[str]) -> dict[str, Any]:
         return {
@@ -77,6 +79,7 @@ class Report:
             "machine": machine(),
             "versions": dict(_versions()),
             "methods": [asdict(m) for m in self.methods],
+            "methods_with_other_ids": self.differing,
             "limit_cpu_seconds": self.limit,
             "engines": [{**asdict(c), "to_limit": round(self.to_limit(c), 3)} for c in self.engines],
             "peers": [asdict(c) for c in self.peers],
@@ -89,6 +92,8 @@ class Report:
         full = any(m.name == "single_fast" for m in self.methods)
         if full:
             yield from _method_table(self.methods)
+        if self.differing:
+            yield f"left out, for they gave other ids than {self.methods[0].name}: {', '.join(self.differing)}"
         if self.engines:
             yield from ["", *self._run_table()]
         for name in self.absent:
@@ -167,7 +172,7 @@ def _method_table(methods: list[Method]) -> Iterable[str]:
     base = next(m.median for m in methods if m.name == "single_fast")
     yield (
         f"{first.documents:,} documents, {size(first.text_bytes)}, {first.tokens:,} tokens, "
-        f"{first.text_bytes / first.tokens:.2f} bytes per token; every method gave the same ids"
+        f"{first.text_bytes / first.tokens:.2f} bytes per token; all of these gave the same ids"
     )
     rows = [("Method", "Time (s)", "Docs/sec", "Tokens/sec", "Speedup", "MB/s", "Peak memory", "Spread")]
     for m in sorted(methods, key=lambda m: m.median):

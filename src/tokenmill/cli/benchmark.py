@@ -86,7 +86,7 @@ def execute(args: argparse.Namespace) -> int:
     with quiet_pipe():
         for line in report.lines():
             print(line)
-    return 0
+    return 1 if report.differing else 0
 
 
 def _options(args: argparse.Namespace) -> Benchmark:

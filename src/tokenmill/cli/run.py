@@ -87,7 +87,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--num-workers", type=int, metavar="N", help="processes (ultra) or threads (extreme); default 80%% of the cores"
     )
     add("--batch-size", type=int, metavar="N", help=f"documents per encode call (default: {default['batch_size']})")
-    add("--prefetch-files", type=int, metavar="N", help="files that ultra reads ahead (default: 4)")
+    add("--prefetch-files", type=int, metavar="N", help="files that ultra and extreme have read ahead (default: 4)")
     add("--max-memory", metavar="SIZE", help="budget for the whole run, e.g. 4GB (default: half of the machine's)")
     add_message_options(how)
 

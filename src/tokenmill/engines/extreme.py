@@ -1,42 +1,40 @@
-"""extreme: one process; an asyncio loop feeds blocks to a pool of tokenizer threads; parallel inside a unit.
+"""extreme: one process; an asyncio loop hands units to tokenizer threads; parallel inside a unit where there is need.
 
-    unit thread            loop                              tokenizer threads
-    run_unit ──blocks────> await a slot of the ring
-                           await read(next block)  ────────> parse, encode
-       <── in the order of the blocks, whoever finished first ──┘
-    pack, write ─────────> the slot is free again
+    loop                          tokenizer threads
+    the next unit ──────────────> run_unit: read, parse, encode, pack, write
+    has its files read ahead
+    no unit left ───────────────> help: parse and encode blocks of a unit that is still under way
+                                  └─ back to that unit's thread, which keeps the order
 
-Reading and decompressing happen on reader threads, off the loop, into the buffers of the ring. A slot is taken before
-a block is read and given back after it is packed: the ring bounds memory, and everything waits for the slowest stage.
-Two units are under way at a time, so that the cores stay busy while one of them drains and is committed.
+While there are units for all threads, no block goes from one thread to another: handing over takes Python's lock, and
+the text leaves the cache of the core. One huge file still uses all cores, and no thread idles at the end. The buffers
+that blocks are read into are used again and again (read/ring.py), and how many are under way is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import queue
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
 from tokenmill.encode import Encoder
 from tokenmill.engines import Engine
+from tokenmill.engines.ahead import ReadAhead
 from tokenmill.job import Job
+from tokenmill.memory import BLOCKS_PER_THREAD
 from tokenmill.plan import Units
 from tokenmill.process import Encoded, Source
 from tokenmill.progress import Monitor
 from tokenmill.read.ring import Ring
-from tokenmill.records import Ledger, Spent, Unit
+from tokenmill.records import Ledger, Spent
 from tokenmill.unit import Manner, run_unit
-
-UNITS_UNDER_WAY = 2
 
 
 class _OtherFailedError(Exception):
-    """Another unit has failed, and its error is the one to tell."""
+    """Ends a unit because another one failed, or because the run is to stop."""
 
 
 class ExtremeEngine(Engine):
@@ -44,9 +42,9 @@ class ExtremeEngine(Engine):
 
     def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         # On a thread of its own: the caller may have a loop already, and Ctrl-C must reach the caller, not the loop.
-        pipeline = _Pipeline(job, encoder, monitor)
+        pipeline = _Pipeline(job, units, encoder, monitor)
         with ThreadPoolExecutor(1, "tokenmill-loop") as thread:
-            running = thread.submit(lambda: asyncio.run(pipeline.run(units)))
+            running = thread.submit(lambda: asyncio.run(pipeline.run()))
             try:
                 running.result()
             except BaseException:
@@ -55,45 +53,43 @@ class ExtremeEngine(Engine):
 
 
 class _Pipeline:
-    def __init__(self, job: Job, encoder: Encoder, monitor: Monitor) -> None:
+    def __init__(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         self._job = job
+        self._waiting = deque(units.numbers)
         self._encoder = encoder
         self._monitor = monitor
         self._lock = threading.Lock()
         self._failed = False
-        self._slots = asyncio.Semaphore(job.budget.ring)
+        self._ahead = ReadAhead(job)
         self._manner = Manner(ordered_map=self._ordered_map, ring=Ring())
+        # How many blocks may be given to threads that have no unit: as many as each of them may have waiting.
+        self._help_wanted = threading.Semaphore(0)
 
     def stop(self) -> None:
         """Have every unit end at its next block."""
         self._failed = True
 
-    async def run(self, units: Units) -> None:
-        self._loop = asyncio.get_running_loop()
-        waiting = iter(units)
-        with (
-            ThreadPoolExecutor(self._job.budget.workers, "tokenmill-encode") as self._tokenizers,
-            ThreadPoolExecutor(UNITS_UNDER_WAY, "tokenmill-read") as self._readers,
-            ThreadPoolExecutor(UNITS_UNDER_WAY, "tokenmill-unit") as self._units,
-        ):
-            outcomes = await asyncio.gather(
-                *(self._drive(waiting) for _ in range(UNITS_UNDER_WAY)), return_exceptions=True
-            )
+    async def run(self) -> None:
+        workers = self._job.budget.workers
+        with ThreadPoolExecutor(workers, "tokenmill-encode") as self._threads:
+            outcomes = await asyncio.gather(*(self._drive() for _ in range(workers)), return_exceptions=True)
         errors = [o for o in outcomes if isinstance(o, BaseException)]
         for error in sorted(errors, key=lambda e: isinstance(e, _OtherFailedError)):
             raise error
 
-    async def _drive(self, waiting: Iterator[Unit]) -> None:
-        """Run units, one after another, until there is none or another one failed."""
-        for unit in waiting:
+    async def _drive(self) -> None:
+        """Keep one thread busy: with units as long as there are any and none failed, then with helping."""
+        loop = asyncio.get_running_loop()
+        while self._waiting and not self._failed:
+            unit = self._job.plan.unit(self._waiting.popleft())
+            self._ahead.read(self._waiting)
             work = partial(run_unit, self._job, unit, self._encoder, self._update, self._manner)
             try:
-                await self._loop.run_in_executor(self._units, work)
+                await loop.run_in_executor(self._threads, work)
             except BaseException:
                 self._failed = True
                 raise
-            if self._failed:
-                return
+        self._help_wanted.release(BLOCKS_PER_THREAD - 1)
 
     def _update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         with self._lock:
@@ -102,50 +98,35 @@ class _Pipeline:
             self._monitor.update(ledger, consumed, spent)
 
     def _ordered_map(self, function: Callable[[Source], Encoded], items: Iterable[Source], /) -> Iterator[Encoded]:
-        """Called on a unit's thread: results in order, while the loop feeds the next blocks."""
-        results: queue.SimpleQueue[Future[Encoded] | None] = queue.SimpleQueue()
-        stop = threading.Event()
-        feeding = asyncio.run_coroutine_threadsafe(self._feed(function, iter(items), results, stop), self._loop)
+        """Called on a unit's thread: results in order. It does blocks itself, but for those that others can do."""
+        pending: deque[Future[Encoded]] = deque()
         try:
-            while (future := results.get()) is not None:
-                try:
-                    yield future.result()
-                finally:
-                    self._loop.call_soon_threadsafe(self._slots.release)
-            feeding.result()  # raises what reading raised
+            for item in items:
+                if self._help_wanted.acquire(blocking=False):
+                    pending.append(self._threads.submit(self._help, function, item))
+                elif pending:
+                    pending.append(_done(function(item)))
+                else:
+                    yield function(item)
+                while pending and (pending[0].done() or len(pending) >= self._job.budget.ring):
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            # The blocks must not be closed while a reader thread is still asking for the next one.
-            stop.set()
-            while not feeding.done():
-                self._drain(results)
-                time.sleep(0.001)
-            self._drain(results)
+            # The blocks must not be closed while another thread is still at one.
+            for future in pending:
+                if future.cancel():
+                    self._help_wanted.release()
+            wait(pending)
 
-    async def _feed(
-        self,
-        function: Callable[[Source], Encoded],
-        items: Iterator[Source],
-        results: queue.SimpleQueue[Future[Encoded] | None],
-        stop: threading.Event,
-    ) -> None:
+    def _help(self, function: Callable[[Source], Encoded], item: Source) -> Encoded:
         try:
-            while not stop.is_set():
-                await self._slots.acquire()
-                try:
-                    item = await self._loop.run_in_executor(self._readers, next, items, None)
-                except BaseException:
-                    self._slots.release()
-                    raise
-                if item is None:
-                    self._slots.release()
-                    return
-                results.put(self._tokenizers.submit(function, item))
+            return function(item)
         finally:
-            results.put(None)
+            self._help_wanted.release()
 
-    def _drain(self, results: queue.SimpleQueue[Future[Encoded] | None]) -> None:
-        """Give back the slots of blocks that nobody waits for any more."""
-        with contextlib.suppress(queue.Empty):
-            while (future := results.get_nowait()) is not None:
-                future.cancel()
-                self._loop.call_soon_threadsafe(self._slots.release)
+
+def _done(result: Encoded) -> Future[Encoded]:
+    future: Future[Encoded] = Future()
+    future.set_result(result)
+    return future

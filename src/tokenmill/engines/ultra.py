@@ -22,21 +22,20 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from tokenmill.config import again
 from tokenmill.encode import Encoder
 from tokenmill.engines import Engine
+from tokenmill.engines.ahead import ReadAhead
 from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Setup, Task
 from tokenmill.errors import TokenmillError, WorkerError
 from tokenmill.job import Job
 from tokenmill.plan import Units
 from tokenmill.progress import Monitor
-from tokenmill.records import Format, InputFile, Ledger, Part, Spent, Unit, printable
+from tokenmill.records import Ledger, Spent, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -49,7 +48,6 @@ _PROGRAM = "from tokenmill.engines.worker import main; main({connection}, {setup
 _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM)
 STOP_SECONDS = 0.5
 POLL_SECONDS = 0.1
-WISH_BYTES = 2 << 20
 
 
 class UltraEngine(Engine):
@@ -90,7 +88,7 @@ class _Pool:
         self._queue: deque[int] = deque()
         self._attempts: dict[int, int] = {}
         self._set_aside: dict[str, str] = {}
-        self._ahead = _ReadAhead(job)
+        self._ahead = ReadAhead(job)
         # In a file, not down the socket: it holds the tokenizer, and a send of megabytes would wait for the worker.
         self._setup = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the pool, see close
         pickle.dump(Setup(job, job.budget.worker_bytes), self._setup)
@@ -230,33 +228,3 @@ class _Pool:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-
-
-class _ReadAhead:
-    """Has the kernel read the next files into its cache, so that workers need not wait for the disk."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._asked: set[Part] = set()
-
-    def read(self, queue: Iterable[int]) -> None:
-        most, each = self._job.config.prefetch_files, self._job.budget.read_ahead
-        units = (self._job.plan.unit(n) for n in queue)
-        ahead = list(islice(((p, f) for u in units for p, f in zip(u.parts, u.files, strict=True)), most))
-        for part, file in ahead:
-            if part not in self._asked:
-                self._advise(part, file, each)
-        self._asked = {part for part, _ in ahead}
-
-    def _advise(self, part: Part, file: InputFile, most: int) -> None:
-        start, end = part.start, part.end
-        if end is None or file.format is Format.PARQUET:  # whose parts are counted in row groups
-            start, end = 0, file.size
-        with contextlib.suppress(OSError, AttributeError):  # a hint, which not every system takes
-            handle = os.open(self._job.plan.root / file.name, os.O_RDONLY)
-            try:
-                # The kernel takes only a few megabytes of a wish at a time.
-                for offset in range(start, min(end, start + most), WISH_BYTES):
-                    os.posix_fadvise(handle, offset, min(WISH_BYTES, end - offset), os.POSIX_FADV_WILLNEED)
-            finally:
-                os.close(handle)
