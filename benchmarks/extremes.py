@@ -1,6 +1,7 @@
 """Inputs that break tokenizers: is each finished inside its memory budget, with everything accounted for?
 
-    python benchmarks/extremes.py [--engines streaming,ultra,extreme] [--budget 4GB] [--cases all] [--words-mb 2000]
+    python benchmarks/extremes.py [--engines streaming,ultra,extreme] [--budget 4GB] [--cases all]
+                                  [--words-mb 2000] [--words-times 1]
 
 Endless unique words, one document of 200 MB, a million empty documents, 100,000 tiny files, one line of 1 GB. The peak
 is that of the whole process tree.
@@ -22,13 +23,20 @@ from tokenmill.config import parse_size
 from tokenmill.progress import aligned, size
 
 
-def unique_words(folder: Path, megabytes: int) -> None:
-    """No word twice: the worst for a tokenizer that remembers words."""
+def unique_words(folder: Path, megabytes: int, times: int) -> None:
+    """No word twice: the worst for a tokenizer that remembers words.
+
+    `times`: all of it so often, under other names. 2 GB are 125 million words; a bounded cache holds some millions.
+    """
     rng = random.Random(1)
-    with (folder / "words.jsonl").open("w") as out:
+    words = folder / "words-00.jsonl"
+    with words.open("w") as out:
         for _ in range(megabytes * 20):
-            words = " ".join(f"{rng.getrandbits(60):x}" for _ in range(3100))
-            out.write(json.dumps({"text": words}) + "\n")
+            signs = rng.randbytes(8 * 3100).hex()
+            text = " ".join(signs[i : i + 15] for i in range(0, len(signs), 16))
+            out.write(json.dumps({"text": text}) + "\n")
+    for n in range(1, times):
+        (folder / f"words-{n:02d}.jsonl").symlink_to(words)
 
 
 def one_document(folder: Path) -> None:
@@ -66,9 +74,10 @@ def main() -> None:
     parser.add_argument("--budget", default="4GB")
     parser.add_argument("--cases", default="all")
     parser.add_argument("--words-mb", type=int, default=2000)
+    parser.add_argument("--words-times", type=int, default=1)
     args = parser.parse_args()
     cases: dict[str, Callable[[Path], None]] = {
-        "unique words": lambda folder: unique_words(folder, args.words_mb),
+        "unique words": lambda folder: unique_words(folder, args.words_mb, args.words_times),
         "one document of 200 MB": one_document,
         "a million empty documents": empty_documents,
         "100,000 tiny files": tiny_files,

@@ -126,6 +126,7 @@ def _parquet_files() -> Iterator[bytes]:
         (pa.array(words).dictionary_encode(), {"store_schema": True}),
         (pa.array([None if n % 3 else w for n, w in enumerate(words)]), {"write_statistics": False}),
         (pa.array(range(40)), {}),
+        (pa.array(range(40), pa.timestamp("ns")), {}),
         (pa.array([words[:n] for n in range(40)]), {}),
     ]
     for column, options in columns:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tokenmill.config import Config
 from tokenmill.read import open_reader
 from tokenmill.read.decompress import OUTPUT_BYTES, BrokenStreamError, pieces
 from tokenmill.read.jsonl import JsonlParser
+from tokenmill.read.ring import Ring
 from tokenmill.records import Block, Codec, Documents, Format, InputFile, Part
 
 GOOD = b'{"text": "good line"}'
@@ -57,18 +61,30 @@ def check_text(path: Path, data: bytes) -> None:
 
 
 def check_parquet(path: Path, data: bytes) -> None:
+    """As many rows come out, as documents, empty or rejected, as the footer tells of."""
     path.write_bytes(data)
-    _check_file(path, Format.PARQUET, Codec.PLAIN)
+    found = _check_file(path, Format.PARQUET, Codec.PLAIN)
+    try:
+        footer = pq.read_metadata(path)
+    except (pa.ArrowException, OSError, ValueError):
+        return
+    rows = sum(max(0, footer.row_group(n).num_rows) for n in range(footer.num_row_groups))
+    assert sum(d.lines for d in found) == rows
 
 
 def check_jsonl(path: Path, data: bytes, codec: Codec) -> None:
+    """The same comes from lent buffers."""
     path.write_bytes(data)
-    _check_file(path, Format.JSONL, codec)
+    one, other = (_check_file(path, Format.JSONL, codec, ring) for ring in (None, Ring()))
+    assert [t for d in one for t in d.texts] == [t for d in other for t in d.texts]
+    assert sum(d.records for d in one) == sum(d.records for d in other)
 
 
-def _check_file(path: Path, format_: Format, codec: Codec) -> None:
+def _check_file(path: Path, format_: Format, codec: Codec, ring: Ring | None = None) -> list[Documents]:
     size = path.stat().st_size
     file = InputFile(name=path.name, size=size, fingerprint="", format=format_, codec=codec)
-    reader = open_reader(path, file, Part(0), CONFIG)
-    for block in reader.blocks(None):
-        balanced(reader.parse(block))
+    reader = open_reader(path, file, Part(0), CONFIG, ring)
+    found = [reader.parse(block) for block in reader.blocks(None)]
+    for documents in found:
+        balanced(documents)
+    return found

@@ -101,6 +101,20 @@ def test_methods_that_disagree_are_named_and_not_compared(
     assert table[0].count("batch_fastokens_64") == 1
 
 
+@pytest.mark.parametrize("odd", ["batch_fastokens_100", "fastokens"])
+def test_without_batches_to_compare_the_size_goes_by_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], odd: str
+) -> None:
+    def measured(command: list[str], _: Path) -> Measured:
+        digest = "other" if any(odd in argument for argument in command) else "same"
+        output = {"seconds": 1.0, "tokens": 1, "digest": digest, "peak_memory": 1}
+        return Measured(seconds=1.0, peak_memory=1, output=json.dumps(output))
+
+    monkeypatch.setattr(conducting, "measure", measured)
+    assert main(["benchmark", "--num-docs", "2", "--repeat", "1", "--quiet"]) == 1
+    assert "--batch-size 100\n" in capsys.readouterr().out
+
+
 def test_every_method_gives_the_ids_of_the_reference(tiny_tokenizer: str) -> None:
     documents = ["a b", "ünï", "<|endoftext|>", "x" * 1000]
     found = {run_method(name, documents, tiny_tokenizer)["digest"] for name in method_names()}

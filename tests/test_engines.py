@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import logging
 import os
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +25,10 @@ from backports import zstd
 import tokenmill
 from tests.conftest import Run, jsonl, texts, tree
 from tokenmill.config import ENGINES, RejectLimit
-from tokenmill.errors import Interrupted, WorkerError
+from tokenmill.encode.encoder import FastokensEncoder
+from tokenmill.errors import Interrupted, TokenizerError, WorkerError
 from tokenmill.progress import Meter
+from tokenmill.records import TokenBatch
 
 EVERY = pytest.mark.parametrize("engine", ENGINES)
 WAYS = [(engine, workers) for engine in ("ultra", "extreme") for workers in (1, 2, 3, 7)]
@@ -66,6 +70,56 @@ def test_one_worker_or_seven_give_the_same_bytes(expected: dict[str, bytes], tmp
         output = tmp_path / f"{engine}-{workers}"
         run(engine=engine, num_workers=workers, output=output, **OPTIONS)
         assert tree(output) == expected, f"{engine} with {workers} workers"
+
+
+@pytest.fixture
+def one_file(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two files, the second one of some hundred blocks, which threads without a file of their own help with."""
+    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 512)
+    monkeypatch.setattr("tokenmill.read.ring.BUFFER_BYTES", 1024)
+    rng = random.Random(5)
+    (inputs / "a.jsonl").write_bytes(texts("short"))
+    lines = texts(*("".join(rng.choices("abc dé", k=rng.randrange(1, 300))) for _ in range(600)))
+    (inputs / "b.jsonl").write_bytes(lines)
+    return inputs
+
+
+def encode_slowly(monkeypatch: pytest.MonkeyPatch, fail_at: int = -1) -> set[str]:
+    """Blocks finish in any order; the names of the threads that encoded."""
+    right, rng, calls, threads = FastokensEncoder.encode, random.Random(6), itertools.count(), set()
+
+    def encode(self: FastokensEncoder, texts: Sequence[str]) -> TokenBatch:
+        threads.add(threading.current_thread().name)
+        time.sleep(rng.random() * 0.01)
+        if next(calls) == fail_at:
+            raise TokenizerError("no more")
+        return right(self, texts)
+
+    monkeypatch.setattr(FastokensEncoder, "encode", encode)
+    return threads
+
+
+@pytest.mark.parametrize("workers", [2, 7])
+def test_threads_of_extreme_share_the_blocks_of_one_file_and_keep_their_order(
+    one_file: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    assert one_file.exists()
+    run(engine="streaming", output=tmp_path / "expected", seq_len=16)
+    threads = encode_slowly(monkeypatch)
+    run(engine="extreme", num_workers=workers, seq_len=16)
+    assert tree(tmp_path / "out") == tree(tmp_path / "expected")
+    assert len([name for name in threads if name.startswith("tokenmill-encode")]) == workers
+
+
+@pytest.mark.parametrize("fail_at", [60, 61, 62, 63])
+def test_a_block_that_fails_on_any_thread_of_extreme_ends_the_run_and_leaves_none(
+    one_file: Path, run: Run, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    assert one_file.exists()
+    encode_slowly(monkeypatch, fail_at)
+    with pytest.raises(TokenizerError, match="no more"):
+        run(engine="extreme", num_workers=7, seq_len=16)
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("tokenmill-")]
 
 
 @pytest.mark.parametrize("mode", ["reject", "match"])

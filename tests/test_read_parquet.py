@@ -74,6 +74,32 @@ def test_lists_of_broken_strings_are_rejected_row_by_row(tmp_path: Path) -> None
     assert [r.reason for r in found.rejects] == [Reason.CORRUPT_FILE, Reason.TEXT_NOT_A_STRING]
 
 
+@pytest.mark.parametrize(("told", "said"), [(101, "holds 100 of the 101 rows"), (99, "more than the 99 rows")])
+def test_a_row_group_with_other_rows_than_its_footer_tells_of_loses_none_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int, said: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [f"row {n}" for n in range(100)]}), path)
+    monkeypatch.setattr("tokenmill.read.parquet._rows", lambda *_: told)
+    found = read(path)
+    assert said in found[-1].rejects[0].detail
+    assert sum(d.lines for d in found) == sum(d.records for d in found) == told
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("ns"), pa.timestamp("us"), pa.date32(), pa.duration("us"), pa.time64("ns")]
+)
+def test_times_as_ids_are_written_whatever_they_are(tmp_path: Path, kind: pa.DataType) -> None:
+    """Python's own types cannot hold all of them."""
+    path = tmp_path / "a.parquet"
+    far = {pa.date32(): 2**30, pa.time64("ns"): 1}.get(kind, 2**62 + 1)
+    times = pa.array([0, far], pa.int32() if kind == pa.date32() else pa.int64())
+    pq.write_table(pa.table({"text": ["a", "b"], "id": times.view(kind)}), path)
+    (found,) = read(path, id_field="id")
+    assert found.ids is not None
+    assert b"null" not in found.ids
+
+
 def test_an_id_that_is_no_text_is_null(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["a", "b"], "id": invalid([b"\xff", b"2"])}), path)

@@ -16,10 +16,10 @@ from tokenmill.progress import size
 
 MB = 1_000_000
 
-PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer and its reference
+PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer, its reference if that is loaded
 THREAD_BYTES = 130 * MB  # a thread that encodes: the cache of the encoder has a ceiling per thread
 BLOCK_BYTES = 20 * MB  # a block under way: lines, texts, ids, rows
-BLOCKS_PER_THREAD = 3  # one that it works on, two that wait for it
+BLOCKS_PER_THREAD = 3  # one that it works on, two that wait: for it, or for their turn
 READ_AHEAD_BYTES = 64 * MB  # of each file that is read ahead: more than a disk gives while a worker does a block
 SINGLE_BYTES = PROCESS_BYTES + THREAD_BYTES + 3 * BLOCK_BYTES
 
@@ -72,7 +72,7 @@ def derive_budget(engine: str, config: Config, units: int = 1 << 30) -> Budget:
     workers = max(1, min(wanted, most, (total - base) // each))
     # Half of what the workers do not need at the least is for the kernel's cache of the next files.
     spare = (total - base - workers * each) // 2
-    read_ahead = min(READ_AHEAD_BYTES, spare // max(1, config.prefetch_files)) if base else 0
+    read_ahead = min(READ_AHEAD_BYTES, spare // max(1, config.prefetch_files)) if engine in ("ultra", "extreme") else 0
     return Budget(
         total=total,
         engine=engine,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import thread_time
 from typing import BinaryIO, Protocol
@@ -184,7 +184,8 @@ class UnitRun:
         self._into_block = 0
         self._writing = 0.0
         if start.ledger.records:
-            update(start.ledger, 0, Spent())
+            with closed_on_failure(self.close):
+                update(start.ledger, 0, Spent())
 
     # read
 
@@ -334,11 +335,10 @@ class UnitRun:
 
     def close(self) -> None:
         """Let go of open files; what is not committed is forgotten."""
-        try:
-            self._rejects.close()  # which may fail, if there was no room for its last lines
-        finally:
-            if self._writer is not None:
-                self._writer.abort()
+        with suppress(OSError):  # there may be no room for its last lines, which do not count any more
+            self._rejects.close()
+        if self._writer is not None:
+            self._writer.abort()
 
 
 def _open_rejects(job: Job, unit: Unit, size: int) -> BinaryIO:

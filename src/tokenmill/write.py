@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -212,7 +212,8 @@ class ChunkWriter:
         self._rows.abort()
         self._docs.abort()
         if self._ids is not None:
-            self._ids.close()
+            with suppress(OSError):  # there may be no room for what is buffered
+                self._ids.close()
 
 
 def write_atomically(path: Path, pieces: Iterable[bytes], temporary: Path) -> None:

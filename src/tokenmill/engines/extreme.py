@@ -62,8 +62,8 @@ class _Pipeline:
         self._failed = False
         self._ahead = ReadAhead(job)
         self._manner = Manner(ordered_map=self._ordered_map, ring=Ring())
-        # How many blocks may be given to threads that have no unit: as many as each of them may have waiting.
-        self._help_wanted = threading.Semaphore(0)
+        # How many blocks may be given to threads that have no unit: to each one to work on and one that waits.
+        self._help = threading.Semaphore(0)
 
     def stop(self) -> None:
         """Have every unit end at its next block."""
@@ -80,16 +80,16 @@ class _Pipeline:
     async def _drive(self) -> None:
         """Keep one thread busy: with units as long as there are any and none failed, then with helping."""
         loop = asyncio.get_running_loop()
-        while self._waiting and not self._failed:
-            unit = self._job.plan.unit(self._waiting.popleft())
-            self._ahead.read(self._waiting)
-            work = partial(run_unit, self._job, unit, self._encoder, self._update, self._manner)
-            try:
+        try:
+            while self._waiting and not self._failed:
+                unit = self._job.plan.unit(self._waiting.popleft())
+                self._ahead.read(self._waiting)
+                work = partial(run_unit, self._job, unit, self._encoder, self._update, self._manner)
                 await loop.run_in_executor(self._threads, work)
-            except BaseException:
-                self._failed = True
-                raise
-        self._help_wanted.release(BLOCKS_PER_THREAD - 1)
+        except BaseException:
+            self._failed = True
+            raise
+        self._help.release(BLOCKS_PER_THREAD - 1)
 
     def _update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         with self._lock:
@@ -102,13 +102,13 @@ class _Pipeline:
         pending: deque[Future[Encoded]] = deque()
         try:
             for item in items:
-                if self._help_wanted.acquire(blocking=False):
-                    pending.append(self._threads.submit(self._help, function, item))
+                if self._help.acquire(blocking=False):
+                    pending.append(self._threads.submit(self._with_help, function, item))
                 elif pending:
                     pending.append(_done(function(item)))
                 else:
                     yield function(item)
-                while pending and (pending[0].done() or len(pending) >= self._job.budget.ring):
+                while pending and (pending[0].done() or sum(f.done() for f in pending) >= BLOCKS_PER_THREAD - 1):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -116,14 +116,14 @@ class _Pipeline:
             # The blocks must not be closed while another thread is still at one.
             for future in pending:
                 if future.cancel():
-                    self._help_wanted.release()
+                    self._help.release()
             wait(pending)
 
-    def _help(self, function: Callable[[Source], Encoded], item: Source) -> Encoded:
+    def _with_help(self, function: Callable[[Source], Encoded], item: Source) -> Encoded:
         try:
             return function(item)
         finally:
-            self._help_wanted.release()
+            self._help.release()
 
 
 def _done(result: Encoded) -> Future[Encoded]:

@@ -111,7 +111,7 @@ class JsonlParser:
         if not lines[-1]:
             lines.pop()
         for number, line in enumerate(lines):
-            if line.strip():
+            if len(line) > self._limit or line.strip():
                 result.records += 1
                 parsed = self._parse_line(line, number, offset)
                 if isinstance(parsed, Reject):

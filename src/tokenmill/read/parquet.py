@@ -20,6 +20,7 @@ from tokenmill.records import PREVIEW_BYTES, Block, Documents, Part, Reason, Rej
 
 BATCH_BYTES = 1 << 20
 MAX_BATCH_ROWS = 1024
+MAX_BATCH_BYTES = 16 << 20
 PROBE_ROWS = 16
 # Without a buffer of its own, Arrow reads the column of a row group as a whole.
 BUFFER_BYTES = 1 << 20
@@ -48,14 +49,14 @@ class ParquetReader:
             row = 0
             end = file.num_row_groups if self._part.end is None else self._part.end
             for group in range(self._part.start, end):
-                rows = file.metadata.row_group(group).num_rows
+                rows = _rows(file, group)
                 if offset is None or row + rows > offset:
                     yield from self._group(file, group, row, offset or 0)
                 row += rows
 
     def _group(self, file: pq.ParquetFile, group: int, first: int, offset: int) -> Iterator[Block]:
         """The rows of one row group from row `offset` of the part on; where it breaks, the rest is rejected."""
-        rows = file.metadata.row_group(group).num_rows
+        rows = _rows(file, group)
         consumed = self._size() // max(1, file.num_row_groups)
         columns, problem = self._columns(file)
         if problem:
@@ -67,29 +68,32 @@ class ParquetReader:
             count = self._batch_rows(file, group, columns)
             for batch in file.iter_batches(count, [group], columns, use_threads=False):
                 held += batch.nbytes
+                if row + batch.num_rows > first + rows:
+                    raise ValueError(f"it holds more than the {rows:,} rows that the footer tells of")
                 for piece in _halves(batch, BATCH_BYTES):
                     if (skip := max(0, min(offset - row, piece.num_rows))) < piece.num_rows:
                         share = consumed * (piece.num_rows - skip) // max(1, rows)
                         yield Block(offset=row + skip, data=piece.slice(skip), consumed=share)
                     row += piece.num_rows
             self._row_bytes = held // max(1, rows)
+            if row < first + rows:
+                raise ValueError(f"it holds {row - first:,} of the {rows:,} rows that the footer tells of")
         except (pa.ArrowException, OSError, ValueError) as error:
             _raise_if_unreadable(error)
             yield _broken(row, first + rows - row, f"row group {group} cannot be read: {error}", 0)
 
     def _batch_rows(self, file: pq.ParquetFile, group: int, columns: list[str]) -> int:
-        """How many rows make about a block: by the size of the whole row group, and of the one before or the first few.
+        """How many rows make about a block, by the texts of the row group before or of the first few rows.
 
-        Neither is enough alone. The first rows may be short ones, and a dictionary makes a row group look small. The
-        size of the text column alone would be closer, but asking pyarrow for a column's metadata ends the process if
-        they are damaged ("terminate called after throwing an instance of 'parquet::ParquetException'").
+        Those may be short ones, so the size of the whole row group bounds it. The size of the text column alone would
+        be closer, but asking pyarrow for a column's metadata ends the process if they are damaged ("terminate called
+        after throwing an instance of 'parquet::ParquetException'").
         """
-        meta = file.metadata.row_group(group)
+        average = max(1, file.metadata.row_group(group).total_byte_size // max(1, _rows(file, group)))
         if not self._row_bytes:
             probe = next(file.iter_batches(PROBE_ROWS, [group], columns, use_threads=False), None)
             self._row_bytes = probe.nbytes // max(1, probe.num_rows) if probe is not None else 0
-        average = max(1, self._row_bytes, meta.total_byte_size // max(1, meta.num_rows))
-        return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // average))
+        return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, self._row_bytes), MAX_BATCH_BYTES // average))
 
     def _size(self) -> int:
         return self._path.stat().st_size
@@ -106,9 +110,10 @@ class ParquetReader:
 
     def parse(self, block: Block) -> Documents:
         if block.broken is not None:
-            rejects = [block.broken]
-            rows = block.broken.records
-            return Documents(texts=[], numbers=[], ids=self._ids(None, []), records=rows, lines=rows, rejects=rejects)
+            rejects, records = [block.broken], block.broken.records
+            return Documents(
+                texts=[], numbers=[], ids=self._ids(None, []), records=records, lines=block.data, rejects=rejects
+            )
         batch: pa.RecordBatch = block.data
         result = Documents(texts=[], numbers=[], ids=None, records=batch.num_rows, lines=batch.num_rows)
         column = leaf_of(batch, self._text_field)
@@ -135,7 +140,7 @@ class ParquetReader:
             return None
         if batch is None or not has_field(batch.schema, self._id_field):
             return [b"null"] * len(numbers)
-        values = _salvaged(leaf_of(batch, self._id_field), lambda column: column.to_pylist())
+        values = _salvaged(leaf_of(batch, self._id_field), lambda column: _times_as_text(column).to_pylist())
         return [b"null" if isinstance(values[n], Exception) else to_json(values[n]) for n in numbers]
 
     def _text(self, value: object) -> str | tuple[Reason, str, bytes]:
@@ -170,10 +175,17 @@ def _salvaged(column: Any, convert: Callable[[Any], list[Any]]) -> list[Any]:
     """The values of a column; where one cannot be had, the exception in its place."""
     try:
         return convert(column)
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, ArithmeticError) as error:
         if len(column) == 1:
             return [error]
         return [value for n in range(len(column)) for value in _salvaged(column.slice(n, 1), convert)]
+
+
+def _times_as_text(column: Any) -> Any:
+    """Python has no nanoseconds and no year 10,000; pyarrow would ask pandas, which may be there or not."""
+    if not pa.types.is_temporal(column.type):
+        return column
+    return column.cast(pa.int64() if pa.types.is_duration(column.type) else pa.string())
 
 
 def _as_binary(column: Any) -> Any:
@@ -226,8 +238,13 @@ def _halves(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
 
 
 def _broken(row: int, rows: int, detail: str, consumed: int, reason: Reason = Reason.CORRUPT_FILE) -> Block:
+    """A reject in place of so many rows; of none, it still counts as one record that was lost."""
     reject = Reject(record=0, offset=row, reason=reason, detail=detail, records=max(1, rows))
-    return Block(offset=row, data=None, consumed=consumed, broken=reject)
+    return Block(offset=row, data=rows, consumed=consumed, broken=reject)
+
+
+def _rows(file: pq.ParquetFile, group: int) -> int:
+    return max(0, int(file.metadata.row_group(group).num_rows))
 
 
 def count_row_groups(path: Path) -> int:
