@@ -1,8 +1,8 @@
-"""The least that could be done, to know what everything else costs: decompress, decode, encode, write; a thread per file.
+"""The least that could be done, to know what all else costs: decompress, decode, encode, write; a thread per file.
 
     python benchmarks/sketch.py SHARDS TOKENIZER.json OUT [--threads 2]
 
-SHARDS is a folder of gzipped JSON Lines with a field `text`. No EOS, no rows, no sidecar, no checksums; a bad line ends it.
+SHARDS is a folder of gzipped JSON Lines with a field `text`. No EOS, rows, sidecar or checksums; a bad line ends it.
 """
 
 from __future__ import annotations
