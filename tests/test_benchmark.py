@@ -74,6 +74,7 @@ def test_whole_runs_are_measured_beside_their_limit(
         (["--plot", "chart.pdf"], "must end in .svg or .png"),
         (["--json", "absent/result.json"], "there is no directory"),
         (["--size", "much"], "is not a size"),
+        (["--size", "10"], "too little to measure"),
     ],
 )
 def test_wrong_options_are_told_before_anything_is_measured(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import os
@@ -30,6 +31,16 @@ def test_the_end_of_a_run_is_a_table(job: list[str], capsys: pytest.CaptureFixtu
     for name in [*names, "time", "rate", "peak memory"]:
         assert f"\n{name} " in shown
     assert "\ndocuments               50\n" in shown
+
+
+def test_damaged_input_is_told_at_the_end_however_few_rejects_it_makes(
+    job: list[str], inputs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = gzip.compress(texts(*map(str, range(50_000))))
+    (inputs / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    assert main(job) == 0
+    said = capfd.readouterr()
+    assert "some input is damaged (truncated_file 1): what could not be read of it is not in the output" in said.err
 
 
 def test_a_finished_job_says_so(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:

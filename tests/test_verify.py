@@ -16,7 +16,7 @@ import xxhash
 from tests.conftest import Run, jsonl, texts, tree
 from tokenmill.check.verify import ALL, verify
 from tokenmill.cli import main
-from tokenmill.errors import InputError
+from tokenmill.errors import ConfigError, InputError
 
 OPTIONS: dict[str, Any] = {"sequences_per_chunk": 4, "id_field": "id", "engine": "streaming"}
 
@@ -47,6 +47,9 @@ def test_a_whole_output_is_good(output: Path) -> None:
     assert verdict.chunks > 6
     assert verdict.documents == 21 == verdict.compared
     assert verify(output, against_source=5, seed=1).compared == 5
+    assert verify(output, against_source="all").compared == verify(output, against_source=ALL).compared > 5
+    with pytest.raises(ConfigError, match="a number of documents or all"):
+        verify(output, against_source="some")  # type: ignore[arg-type]
 
 
 def flip(path: Path, at: int) -> None:

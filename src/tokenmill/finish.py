@@ -100,7 +100,8 @@ def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
     return RejectLimitError(
         f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.3g} %: {reasons}), more than "
         f"--max-rejects {job.config.max_rejects}. They are listed in {printable(job.store.rejects)}. {hint}"
-        f"Mend the input, or {again(job.config)} with a higher --max-rejects: it continues from here"
+        f"Mend the input and start anew with --overwrite, or {again(job.config)} with a higher --max-rejects: it "
+        "continues from here"
     )
 
 

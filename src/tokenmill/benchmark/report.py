@@ -108,7 +108,7 @@ class Report:
         cpu = sum(self.limit.values())
         yield (
             f"{first.documents:,} documents, {size(first.text_bytes)} of text, {first.tokens:,} tokens, "
-            f"{first.text_bytes / first.tokens:.2f} bytes per token; start-up included"
+            f"{first.text_bytes / max(1, first.tokens):.2f} bytes per token; start-up included"
         )
         kernels = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.limit.items())
         yield f"limit: {cpu:.2f} s of CPU in the bare kernels ({kernels}), divided by the cores in use"

@@ -250,6 +250,8 @@ def check_strangers(output: Output, tell: Tell) -> None:
     store = output.store
     known = {p.name for p in (store.job, store.plan, store.tokenizer, store.manifest, store.rejects)}
     folders = {p.name for p in (store.chunks, store.units, store.logs)}
+    if not store.manifest.exists():
+        folders.add(store.temporary.name)  # of a run that was stopped, or is under way
     for entry in os.scandir(store.root):
         if entry.name not in (folders if entry.is_dir(follow_symlinks=False) else known):
             tell(Fault(f"{printable(entry.name)} is not of this job: remove it"))

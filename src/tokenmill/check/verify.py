@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from tokenmill.check.books import (
     Output,
@@ -29,17 +30,18 @@ Progress = Callable[[int, int], None]
 def verify(
     output: str | Path,
     *,
-    against_source: int = 0,
+    against_source: int | Literal["all"] = 0,
     source: str | Path | None = None,
     seed: int = 0,
     progress: Progress = lambda _done, _total: None,
 ) -> Verdict:
     """Check a finished output; nothing is written.
 
-    `against_source`: how many documents, chosen by `seed`, are compared with the records they came from; ALL for every
-    one. `source` is the folder of the inputs, if it is not where it was when the job ran.
+    `against_source`: how many documents, chosen by `seed`, are compared with the records they came from, or "all" of
+    them. `source` is the folder of the inputs, if it is not where it was when the job ran.
     """
-    if against_source < ALL:
+    against_source = ALL if against_source == "all" else against_source
+    if not isinstance(against_source, int) or against_source < ALL:
         raise ConfigError(f"against_source: must be a number of documents or all, not {against_source}")
     found = open_output(Path(output), None if source is None else Path(source).absolute())
     verdict = Verdict(units=len(found.plan.sizes))

@@ -31,11 +31,13 @@ Everything timed runs in a process of its own, with cold caches; methods and eng
 is written but what --json and --plot name. `make peers` in a checkout of tokenmill makes the environments for --peers.
 
 exit codes:
-  0  measured
-  1  something that was measured failed, or methods gave different ids
-  2  wrong usage
+  0    measured
+  1    something that was measured failed, or methods gave different ids
+  2    wrong usage
+  130  interrupted
 """
 _DEFAULT_DOCS = 1000
+LEAST_SIZE = 1_000_000
 
 
 def add_parser(commands: Any) -> None:
@@ -109,6 +111,9 @@ def _options(args: argparse.Namespace) -> Benchmark:
         raise ConfigError(f"--peers: there is no directory {args.peers}; `make peers` in a checkout makes .peers")
     if args.peers is not None and not engines:
         raise ConfigError("--peers compares whole runs: add --engines all, or one of them")
+    size = parse_size(args.size, "--size")
+    if size < LEAST_SIZE:
+        raise ConfigError(f"--size: {args.size} is too little to measure anything, 1MB is the least")
     return Benchmark(
         inputs=tuple(args.input or ()),
         num_docs=args.num_docs or (0 if engines else _DEFAULT_DOCS),
@@ -118,7 +123,7 @@ def _options(args: argparse.Namespace) -> Benchmark:
         repeat=args.repeat,
         tokenizer=args.tokenizer,
         text_field=args.text_field,
-        size=parse_size(args.size, "--size"),
+        size=size,
     )
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tokenmill")
 
+DAMAGE = ("truncated_file", "corrupt_file")  # rejects that may stand for any number of records
+
 _EXAMPLES = """\
 examples:
   tokenmill run FinPile/0fp-100dolma tokenized/
@@ -141,6 +143,13 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         log.error("missing: %s (%s)", printable(name), why)
     if result.missing:
         log.error("mend the files above and run the same command again: only what they are part of is done again")
+    damaged = [f"{r} {n:,}" for r in DAMAGE if (n := result.ledger.rejects_by_reason.get(r, 0))]
+    if damaged:
+        log.warning(
+            "some input is damaged (%s): what could not be read of it is not in the output. rejects.jsonl names the "
+            "places; to have it all, mend the files and start anew with --overwrite",
+            ", ".join(damaged),
+        )
     if args.quiet:
         return
     if args.log_format == "json":

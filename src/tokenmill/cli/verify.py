@@ -22,9 +22,10 @@ examples:
   tokenmill verify tokenized/ --against-source all --source /mnt/corpus
 
 exit codes:
-  0  everything that was looked at is right
-  1  it is not: every fault is named, with what to do
-  2  wrong usage, or no output of tokenmill
+  0    everything that was looked at is right
+  1    it is not: every fault is named, with what to do
+  2    wrong usage, or no output of tokenmill
+  130  interrupted
 """
 
 

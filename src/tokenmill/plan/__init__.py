@@ -23,7 +23,7 @@ from typing import overload
 from tokenmill.config import Config
 from tokenmill.errors import InputError
 from tokenmill.plan.cut import cut_units, unit_bytes, weight
-from tokenmill.plan.find import find_files
+from tokenmill.plan.find import JOB_FILE, find_files, is_job
 from tokenmill.plan.sniff import NotAnInputError, inspect
 from tokenmill.plan.spool import Spool
 from tokenmill.records import Format, InputFile, Unit, printable
@@ -135,6 +135,8 @@ def make_plan(config: Config) -> Plan:
         try:
             if os.path.basename(name).startswith(".") and not explicit:
                 raise NotAnInputError("hidden")
+            if os.path.basename(name) == JOB_FILE and is_job(root / name):
+                raise NotAnInputError("the output of a job: nothing in that directory is read")
             file, note = inspect(root / name, name)
         except NotAnInputError as error:
             if explicit:
