@@ -84,18 +84,21 @@ def test_wrong_options_are_told_before_anything_is_measured(
     assert said in capsys.readouterr().err
 
 
+def let_differ(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    """Methods with this in their name give other ids."""
+
+    def measured(command: list[str], _: Path) -> Measured:
+        digest = "other" if any(odd in argument for argument in command) else "same"
+        output = {"seconds": 1.0, "tokens": 1, "digest": digest, "peak_memory": 1}
+        return Measured(seconds=1.0, peak_memory=1, output=json.dumps(output))
+
+    monkeypatch.setattr(conducting, "measure", measured)
+
+
 def test_methods_that_disagree_are_named_and_not_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def measured(command: list[str], _: Path) -> Measured:
-        digest = "other" if "batch_fastokens_64" in command else "same"
-        return Measured(
-            seconds=1.0,
-            peak_memory=1,
-            output=json.dumps({"seconds": 1.0, "tokens": 1, "digest": digest, "peak_memory": 1}),
-        )
-
-    monkeypatch.setattr(conducting, "measure", measured)
+    let_differ(monkeypatch, "batch_fastokens_64")
     assert main(["benchmark", "--num-docs", "2", "--repeat", "1", "--quiet"]) == 1
     *table, _ = capsys.readouterr().out.split("recommendation")
     assert "left out, for they gave other ids than single_fast: batch_fastokens_64\n" in table[0]
@@ -106,12 +109,7 @@ def test_methods_that_disagree_are_named_and_not_compared(
 def test_without_batches_to_compare_the_size_goes_by_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], odd: str
 ) -> None:
-    def measured(command: list[str], _: Path) -> Measured:
-        digest = "other" if any(odd in argument for argument in command) else "same"
-        output = {"seconds": 1.0, "tokens": 1, "digest": digest, "peak_memory": 1}
-        return Measured(seconds=1.0, peak_memory=1, output=json.dumps(output))
-
-    monkeypatch.setattr(conducting, "measure", measured)
+    let_differ(monkeypatch, odd)
     assert main(["benchmark", "--num-docs", "2", "--repeat", "1", "--quiet"]) == 1
     assert "--batch-size 100\n" in capsys.readouterr().out
 

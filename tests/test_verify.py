@@ -311,6 +311,18 @@ def test_the_source_may_have_moved_but_not_changed(output: Path, job: Path, tmp_
     assert any("has changed since" in f.what for f in verify(output, against_source=ALL, source=moved).faults)
 
 
+def test_every_changed_source_is_named_also_of_one_unit(inputs: Path, tmp_path: Path, run: Run) -> None:
+    for name in "abc":
+        (inputs / f"{name}.jsonl").write_bytes(texts(f"text of {name}"))
+    run()
+    for name in "ac":
+        (inputs / f"{name}.jsonl").write_bytes(texts("other"))
+    verdict = verify(tmp_path / "out", against_source="all")
+    assert verdict.units == 1
+    assert [Path(f.what.split()[2]).name for f in verdict.faults] == ["a.jsonl", "c.jsonl"]
+    assert all("Unit 00000 is not compared with its source" in f.what for f in verdict.faults)
+
+
 def test_an_input_that_is_missing_from_the_output_is_a_fault(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))
     (inputs / "gone.jsonl").symlink_to(inputs / "nowhere")

@@ -24,7 +24,7 @@ from tokenmill.manifest import Summary
 from tokenmill.memory import Budget, derive_budget
 from tokenmill.plan import Plan, Units, make_plan
 from tokenmill.progress import Meter, Timeline, size
-from tokenmill.records import Ledger, Spent, Unit, printable
+from tokenmill.records import Ledger, Reason, Spent, Unit, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -49,6 +49,12 @@ class RunResult:
     @property
     def complete(self) -> bool:
         return not self.missing
+
+    @property
+    def damaged(self) -> dict[str, int]:
+        """Rejects that may stand for any number of records: of files that are damaged, or break off."""
+        reasons = self.ledger.rejects_by_reason
+        return {r.value: reasons[r] for r in (Reason.TRUNCATED_FILE, Reason.CORRUPT_FILE) if r in reasons}
 
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:

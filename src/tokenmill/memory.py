@@ -35,9 +35,6 @@ class Budget:
     worker_bytes: int = 0
     read_ahead: int = 0
     """Bytes of each of the next files that ultra and extreme have the kernel read ahead."""
-    ring: int = 0
-    """Blocks that may be under way at a time in extreme."""
-
     asked: int = 1
     """The workers that were asked for."""
     of_machine: bool = False
@@ -48,7 +45,7 @@ class Budget:
         if self.engine == "ultra":
             text += f"worker processes: {self.workers}, which may use up to {size(self.worker_bytes)} each"
         elif self.engine == "extreme":
-            text += f"tokenizer threads: {self.workers}, blocks under way: {self.ring}"
+            text += f"tokenizer threads: {self.workers}, blocks under way: {BLOCKS_PER_THREAD * self.workers}"
         else:
             text += "one thread"
         if self.read_ahead:
@@ -79,7 +76,6 @@ def derive_budget(engine: str, config: Config, units: int = 1 << 30) -> Budget:
         workers=workers,
         worker_bytes=(total - base - read_ahead * config.prefetch_files) // workers if engine == "ultra" else 0,
         read_ahead=read_ahead,
-        ring=BLOCKS_PER_THREAD * workers if engine == "extreme" else 0,
         asked=config.num_workers or 1,
         of_machine=config.max_memory is None,
     )

@@ -17,7 +17,6 @@ from tokenmill.config import Config, SpecialTokens
 from tokenmill.dataset import split_documents
 from tokenmill.encode import load_encoder, resolve_tokenizer
 from tokenmill.encode.special import SpecialTokenFinder
-from tokenmill.errors import InputError
 from tokenmill.plan.sniff import fingerprint_of
 from tokenmill.read import Reader, open_reader
 from tokenmill.read.jsonl import JsonlReader
@@ -40,6 +39,12 @@ class SourceChecker:
         self._reference = load_encoder(self._tokenizer, "huggingface", self._mode)
         self._special = SpecialTokenFinder(self._tokenizer.special)
         self.compared = 0
+
+    def changed(self, unit: Unit, receipt: Receipt) -> Iterator[Fault]:
+        """The sources of a unit that are not what was tokenized; with one of them it cannot be compared."""
+        for part, file in zip(unit.parts, unit.files, strict=True):
+            if part.file not in receipt.missing and (problem := _change(self._output.plan.root / file.name, file)):
+                yield Fault(f"{problem}. Unit {unit.name} is not compared with its source")
 
     def check_all(self, unit: Unit, receipt: Receipt) -> Iterator[Fault]:
         """Every document of the unit, in order, and that none is missing or too many."""
@@ -105,7 +110,6 @@ class SourceChecker:
 
     def _part_texts(self, part: Part, file: InputFile) -> Iterator[tuple[int, int, str]]:
         path = self._output.plan.root / file.name
-        _refuse_changed(path, file)
         reader = open_reader(path, file, part, self._config)
         line = 0
         for block in reader.blocks(None):
@@ -124,18 +128,18 @@ def _parse_plainly(reader: Reader, block: Block) -> Documents:
     return reader.parse(block)
 
 
-def _refuse_changed(path: Path, file: InputFile) -> None:
+def _change(path: Path, file: InputFile) -> str | None:
+    """What became of a file since it was tokenized."""
     try:
         with path.open("rb") as opened:
             size = path.stat().st_size
             same = size == file.size and fingerprint_of(opened, size) == file.fingerprint
     except OSError as error:
-        raise InputError(
+        return (
             f"the source {printable(path)} cannot be read: {error.strerror}. "
             "Name the folder of the inputs with --source"
-        ) from error
-    if not same:
-        raise InputError(f"the source {printable(path)} is not the file that was tokenized: it has changed since")
+        )
+    return None if same else f"the source {printable(path)} is not the file that was tokenized: it has changed since"
 
 
 def stored_config(output: Output) -> Config:

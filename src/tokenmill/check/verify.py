@@ -18,7 +18,7 @@ from tokenmill.check.books import (
 from tokenmill.check.chunks import UnitChecker
 from tokenmill.check.fault import Fault, Verdict
 from tokenmill.check.source import SourceChecker, choose
-from tokenmill.errors import ConfigError, InputError, OutputError, TokenizerError, TokenmillError
+from tokenmill.errors import ConfigError, OutputError, TokenizerError, TokenmillError
 from tokenmill.records import Receipt, Unit
 
 ALL = -1
@@ -102,13 +102,15 @@ def _check_source(
     for unit, receipt in zip(output.plan.units(), receipts, strict=True):
         if receipt is None or (against != ALL and unit.index not in chosen):
             continue
+        if changed := list(checker.changed(unit, receipt)):
+            for fault in changed:
+                verdict.add(fault)
+            continue
         try:
             some = chosen.get(unit.index, [])
             faults = checker.check_all(unit, receipt) if against == ALL else checker.check_some(unit, receipt, some)
             for fault in faults:
                 verdict.add(fault)
-        except InputError as error:
-            verdict.add(Fault(str(error)))
         except (OSError, ValueError) as error:
             verdict.add(Fault(f"unit {unit.name} cannot be compared with its source: {error}", unit.index))
     verdict.compared = checker.compared

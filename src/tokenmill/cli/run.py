@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tokenmill")
 
-DAMAGE = ("truncated_file", "corrupt_file")  # rejects that may stand for any number of records
-
 _EXAMPLES = """\
 examples:
   tokenmill run FinPile/0fp-100dolma tokenized/
@@ -143,12 +141,11 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         log.error("missing: %s (%s)", printable(name), why)
     if result.missing:
         log.error("mend the files above and run the same command again: only what they are part of is done again")
-    damaged = [f"{r} {n:,}" for r in DAMAGE if (n := result.ledger.rejects_by_reason.get(r, 0))]
-    if damaged:
+    if result.damaged:
         log.warning(
             "some input is damaged (%s): what could not be read of it is not in the output. rejects.jsonl names the "
             "places; to have it all, mend the files and start anew with --overwrite",
-            ", ".join(damaged),
+            ", ".join(f"{reason} {count:,}" for reason, count in result.damaged.items()),
         )
     if args.quiet:
         return

@@ -48,14 +48,11 @@ def add_parser(commands: Any) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from tokenmill.check.verify import ALL, verify
+    from tokenmill.check.verify import verify
 
-    if args.against_source == "all":
-        against = ALL
-    elif args.against_source.isdecimal():
-        against = int(args.against_source)
-    else:
-        raise ConfigError(f"--against-source: {args.against_source!r} is neither a number of documents nor all")
+    against = int(args.against_source) if args.against_source.isdecimal() else args.against_source
+    if isinstance(against, str) and against != "all":
+        raise ConfigError(f"--against-source: {against!r} is neither a number of documents nor all")
     with byte_progress(args, "verifying") as progress:
         verdict = verify(args.output, against_source=against, source=args.source, seed=args.seed, progress=progress)
     with quiet_pipe():
