@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit peers clean
+.PHONY: demo test lint types unit golden mutants bugs peers clean
 
 demo: .venv/ready
 	rm -rf build/demo
@@ -21,6 +21,18 @@ types: .venv/ready
 
 unit: .venv/ready
 	$(BIN)/pytest
+
+# After a change of the output on purpose: writes its digests anew; the diff shows what changed.
+golden: .venv/ready
+	$(BIN)/python -m tests.golden.record
+
+# How well the tests notice changes of the code: an hour for all of it, and it goes on where it was stopped.
+mutants: .venv/ready
+	$(BIN)/python -m tests.mutation
+
+# Every bug of tests/mutation/bugs.json must be noticed by its test.
+bugs: .venv/ready
+	$(BIN)/python -m tests.mutation --bugs
 
 # The stamp is newer than the files that name the dependencies, or the environment is brought up to date.
 .venv/ready: pyproject.toml constraints.txt

@@ -1,0 +1,161 @@
+"""Makes the golden corpus.
+
+    python -m tests.golden.make_corpus
+
+The corpus is committed. Run this only to add a case; other versions of the compressors and of pyarrow write other bytes
+for the same content, and then every digest changes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import random
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from backports import zstd
+
+FOLDER = Path(__file__).parent
+CORPUS = FOLDER / "corpus"
+TOO_LARGE = 2000
+LONG = ("before", "over three chunks " * 50, "after")
+
+
+def lines(*records: Any) -> bytes:
+    return b"".join(r + b"\n" if isinstance(r, bytes) else json.dumps(r).encode() + b"\n" for r in records)
+
+
+def texts(*values: str) -> bytes:
+    return lines(*({"text": v, "id": f"id of {v[:8]}"} for v in values))
+
+
+def every_reason() -> tuple[bytes, list[str]]:
+    """A BOM, every reason to reject a record, ids of every kind, blank lines, CRLF, no newline at the end."""
+    records: list[Any] = [
+        {"text": "the first", "id": "a"},
+        b'{"text": "cut off',
+        b"[1, 2]",
+        {"body": "no text here"},
+        {"text": 3},
+        {"text": None, "id": 1},
+        b'{"text": "not \xff UTF-8"}',
+        b'{"text": "half \\ud83d a pair"}',
+        {"text": "x" * TOO_LARGE},
+        b"",
+        b"  \r",
+        {"text": "", "id": "empty"},
+        b'{"text": "CRLF", "id": 7}\r',
+        {"text": "no id"},
+        {"id": {"nested": [1, None]}, "text": "ünïcödé 漢字 😀 e\u0301"},
+        b'{"text": "NaN is what Python writes", "id": NaN}',
+        {"text": "a literal <|endoftext|> and <|padding|> in a text", "id": None},
+        {"text": "<|endoftext|>"},
+        {"text": " white space \t\n\n kept "},
+        {"text": "\x00 control \x1b[31m"},
+        {"id": "last", "text": "the last, without a newline"},
+    ]
+    kept = [
+        "the first",
+        "CRLF",
+        "no id",
+        "ünïcödé 漢字 😀 e\u0301",
+        "NaN is what Python writes",
+        "a literal <|endoftext|> and <|padding|> in a text",
+        "<|endoftext|>",
+        " white space \t\n\n kept ",
+        "\x00 control \x1b[31m",
+        "the last, without a newline",
+    ]
+    return b"\xef\xbb\xbf" + lines(*records).rstrip(b"\n"), kept
+
+
+def gunzip_members() -> tuple[bytes, list[str]]:
+    """Several members, one of them empty, a line over two members, zeros between and behind."""
+    whole = texts("member one", "over two members", "member three")
+    cut = whole.index(b"two members")
+    members = [gzip.compress(whole[:cut], mtime=0), gzip.compress(b"", mtime=0), gzip.compress(whole[cut:], mtime=0)]
+    return (b"\0" * 512).join(members) + b"\0" * 512, ["member one", "over two members", "member three"]
+
+
+def zstd_frames() -> tuple[bytes, list[str]]:
+    """Skippable frames first, between and last."""
+    skippable = b"\x52\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
+    frames = [zstd.compress(texts("frame one")), zstd.compress(texts("frame two", "frame two again"))]
+    return skippable + skippable.join(frames) + skippable, ["frame one", "frame two", "frame two again"]
+
+
+def table() -> tuple[bytes, list[str]]:
+    """Several row groups, null, empty, bytes that are no UTF-8, special tokens, ids that may be null."""
+    values = [f"row {n}" for n in range(7)]
+    column: list[bytes | None] = [v.encode() for v in values]
+    column[2], column[4], column[5] = None, b"", b"\xff\xfe"
+    ids = pa.array([10, 11, None, 13, 14, 15, 16])
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"n": ids, "id": ids, "text": pa.array(column, pa.binary())}), buffer, row_group_size=3)
+    return buffer.getvalue(), ["row 0", "row 1", "row 3", "row 6"]
+
+
+def truncated() -> tuple[bytes, list[str]]:
+    """Cut off in the middle of a deflate block that holds nothing compressible: the lines before it are whole."""
+    rng = random.Random(1)
+    values = [rng.randbytes(300).hex() for _ in range(12)]
+    whole = gzip.compress(texts(*values), 1, mtime=0)
+    data = whole[: len(whole) // 2]
+    complete = zlib.decompressobj(31).decompress(data).split(b"\n")[:-1]
+    return data, [json.loads(line)["text"] for line in complete]
+
+
+def wrong_checksum() -> tuple[bytes, list[str]]:
+    values = ["before the wrong checksum", "and this"]
+    data = bytearray(zstd.compress(texts(*values), options={zstd.CompressionParameter.checksum_flag: 1}))
+    data[-1] ^= 1
+    return bytes(data), values
+
+
+def many() -> tuple[bytes, list[str]]:
+    """Enough for several units: short and long documents, bad lines among them."""
+    rng = random.Random(2)
+    values = ["".join(rng.choices("abcde fghij\n", k=rng.randrange(1, 160))) for _ in range(150)]
+    records: list[Any] = []
+    for n, value in enumerate(values):
+        records.append({"text": value, "id": n})
+        if n % 40 == 39:
+            records.append(b"broken, number %d" % n)
+    return lines(*records), values
+
+
+def main() -> None:
+    files: dict[str, tuple[bytes, list[str]]] = {
+        "01-every-reason.jsonl": every_reason(),
+        "02-members.jsonl.gz": gunzip_members(),
+        "03-frames.jsonl.zst": zstd_frames(),
+        "04-streams.jsonl.bz2": (bz2.compress(texts("stream one")) + bz2.compress(texts("two")), ["stream one", "two"]),
+        "05-streams.jsonl.xz": (lzma.compress(texts("stream 1")) + lzma.compress(texts("2")), ["stream 1", "2"]),
+        "06-table.parquet": table(),
+        "07-letter.txt": ("\ufeffOne file,\r\none document.\n".encode(), ["One file,\r\none document.\n"]),
+        "08-letter.txt.gz": (gzip.compress(b"compressed", mtime=0), ["compressed"]),
+        "09-not-text.txt": (b"latin \xe9", []),
+        "10-truncated.jsonl.gz": truncated(),
+        "11-checksum.jsonl.zst": wrong_checksum(),
+        "12-long.jsonl": (texts(*LONG), list(LONG)),
+        "13-many.jsonl": many(),
+        "14-empty.jsonl": (b"", []),
+        "15-no-footer.parquet": (b"PAR1" + b"\0" * 40, []),
+        "dataset.md": (b"# not an input\n", []),
+    }
+    CORPUS.mkdir(exist_ok=True)
+    for name, (data, _) in files.items():
+        (CORPUS / name).write_bytes(data)
+    expected = {name: kept for name, (_, kept) in files.items()}
+    (FOLDER / "texts.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

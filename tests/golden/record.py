@@ -1,0 +1,26 @@
+"""`make golden`: write down what the golden jobs give now. The diff of digests.json shows what changed; say why.
+
+A change of the chunks, sidecars, receipts, manifest or run id of a job that used to work is a new format version, and
+output/ (an output of version 1) must stay readable whatever changes.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from tests.golden.jobs import DIGESTS, JOBS, digests, run_job
+
+
+def main() -> None:
+    found = {}
+    for name in JOBS:
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = digests(run_job(name, Path(folder)))
+    DIGESTS.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"{sum(map(len, found.values()))} digests of {len(found)} jobs: {DIGESTS}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Runs all mutants, or those of some modules, and says which survive.
+
+    python -m tests.mutation                        every module of SCOPE; goes on where it was stopped
+    python -m tests.mutation write.py 'read/*'      these modules
+    python -m tests.mutation --survivors            only those that survived last time, after new tests
+    python -m tests.mutation --fresh                forget what is known, e.g. after tests have been removed
+    python -m tests.mutation --bugs                 the bugs of bugs.json instead, each with its test (`make bugs`)
+
+A mutant counts as known as long as its module's source is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from tests.mutation.bugs import bug_tasks
+from tests.mutation.cover import Cover
+from tests.mutation.execute import PROJECT, Outcome, Task, execute, preload
+from tests.mutation.generate import Mutant, excused_lines, generate
+
+PACKAGE = PROJECT / "src" / "tokenmill"
+FOLDER = PROJECT / "build" / "mutants"
+RESULTS = FOLDER / "results.jsonl"
+COVER = FOLDER / "cover.json"
+SCOPE = ["records.py", "store.py", "finish.py", "manifest.py", "pack.py", "process.py", "unit.py", "write.py"]
+SCOPE += ["plan/*", "read/*", "encode/*"]
+CORE = ["pack.py", "unit.py", "write.py", "store.py", "records.py", "finish.py"]
+# A mutant that survives so many seconds of tests is not found by the rest either, or it should be found sooner.
+MOST_SECONDS = 60.0
+# These count calls, measure, or run in other processes.
+NOT_FOR_MUTANTS = ["tests/test_hot_path.py", "tests/test_benchmark.py", "tests/test_interruption.py"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="make mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("modules", nargs="*", default=SCOPE, help="names below src/tokenmill, with wildcards")
+    parser.add_argument("--survivors", action="store_true", help="try only what survived last time")
+    parser.add_argument("--fresh", action="store_true", help="forget what is known")
+    parser.add_argument("--bugs", action="store_true", help="try the bugs made by hand")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    args = parser.parse_args()
+    if args.bugs:
+        return _try_bugs(args.jobs)
+    if args.fresh:
+        RESULTS.unlink(missing_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    modules = [m for m in sorted(_modules()) if any(fnmatch.fnmatch(m, pattern) for pattern in args.modules)]
+    mutants = {module: generate((PACKAGE / module).read_text()) for module in modules}
+    known = _known(mutants)
+    if args.survivors:
+        known = {key: outcome for key, outcome in known.items() if outcome["status"] != "survived"}
+    tasks = list(_tasks(mutants, known, _cover()))
+    print(f"{sum(map(len, mutants.values())):,} mutants in {len(modules)} modules, {len(tasks):,} to try", flush=True)
+    preload()
+    _try(tasks, args.jobs)
+    return _report(mutants, _known(mutants))
+
+
+def _modules() -> Iterator[str]:
+    return (path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def _digest(module: str) -> str:
+    return hashlib.sha256((PACKAGE / module).read_bytes()).hexdigest()[:16]
+
+
+def _known(mutants: dict[str, list[Mutant]]) -> dict[tuple[str, int], dict[str, Any]]:
+    """The last outcome of each mutant of a module that is still the same."""
+    digests = {module: _digest(module) for module in mutants}
+    found = {}
+    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
+        entry = json.loads(line)
+        if digests.get(entry["module"]) == entry["digest"]:
+            found[entry["module"], entry["number"]] = entry
+    return found
+
+
+def _cover() -> Cover:
+    """Measured anew whenever a test or a module has changed."""
+    newest = max(p.stat().st_mtime_ns for top in ("src", "tests") for p in (PROJECT / top).rglob("*.py"))
+    if not COVER.exists() or COVER.stat().st_mtime_ns < newest:
+        print("finding out which tests reach which line", flush=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.mutation.cover",
+            "-p",
+            "no:xdist",
+            "-o",
+            "addopts=",
+        ]
+        ignored = [f"--ignore={path}" for path in NOT_FOR_MUTANTS]
+        environment = os.environ | {"TOKENMILL_COVER": str(COVER), "PYTHONPATH": str(PROJECT)}
+        subprocess.run([*command, *ignored], cwd=PROJECT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return msgspec.json.decode(COVER.read_bytes(), type=Cover)
+
+
+def _tasks(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], Any], cover: Cover) -> Iterator[Task]:
+    for module, found in mutants.items():
+        for mutant in found:
+            if (module, mutant.number) not in known:
+                tests, seconds = _within(cover, cover.reaching(module, mutant.lines))
+                yield Task(module, mutant, tests, seconds)
+
+
+def _within(cover: Cover, tests: list[str]) -> tuple[list[str], float]:
+    chosen, seconds = [], 0.0
+    for test in tests:
+        if seconds + cover.seconds[test] > MOST_SECONDS:
+            break
+        chosen.append(test)
+        seconds += cover.seconds[test]
+    return chosen, seconds
+
+
+def _try(tasks: list[Task], jobs: int) -> None:
+    digests = {module: _digest(module) for module in {t.module for t in tasks}}
+    counts: Counter[str] = Counter()
+    with RESULTS.open("a") as file:
+
+        def write(outcome: Outcome) -> None:
+            file.write(json.dumps(asdict(outcome) | {"digest": digests[outcome.module]}) + "\n")
+            file.flush()
+            counts[outcome.status] += 1
+            if outcome.status == "survived":
+                print(f"survived: {outcome.module}:{outcome.line}  {outcome.what}", flush=True)
+            elif counts.total() % 100 == 0:
+                print(f"{counts.total():,} of {len(tasks):,}: {dict(counts)}", flush=True)
+
+        for task in tasks:
+            if not task.tests:
+                m = task.mutant
+                write(Outcome(task.module, m.number, m.line, m.what, "survived", 0.0))
+        for outcome in execute((t for t in tasks if t.tests), FOLDER, jobs):
+            write(outcome)
+
+
+def _try_bugs(jobs: int) -> int:
+    preload()
+    tasks = list(bug_tasks())
+    missed = 0
+    for outcome in execute(tasks, FOLDER, jobs):
+        if outcome.status == "survived":
+            missed += 1
+            print(
+                f"not noticed: {outcome.module}:{outcome.line}  {outcome.what} ({tasks[outcome.number].tests[0]})",
+                flush=True,
+            )
+    print(f"{len(tasks) - missed} of {len(tasks)} bugs noticed")
+    return 1 if missed else 0
+
+
+def _report(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], dict[str, Any]]) -> int:
+    rows = []
+    for module, found in mutants.items():
+        statuses = Counter(known[module, m.number]["status"] for m in found if (module, m.number) in known)
+        excused = len(excused_lines((PACKAGE / module).read_text()))
+        rows.append((module, statuses.total(), statuses.total() - statuses["survived"], excused))
+    for module, total, killed, excused in rows:
+        marked = f", {excused} lines excused" if excused else ""
+        print(f"{module:24}{killed:5} of {total:5} killed{_share(killed, total)}{marked}")
+    for name, chosen in (("core", CORE), ("all", list(mutants))):
+        total = sum(t for m, t, _, _ in rows if m in chosen)
+        killed = sum(k for m, _, k, _ in rows if m in chosen)
+        print(f"{name:24}{killed:5} of {total:5} killed{_share(killed, total)}")
+    return 0
+
+
+def _share(killed: int, total: int) -> str:
+    return f"  {100 * killed / total:5.1f} %" if total else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Which tests reach which line of the package, and how long each of them takes.
+
+A plugin of pytest: `pytest -p tests.mutation.cover` runs the suite under coverage and writes what it found to the file
+that TOKENMILL_COVER names. What runs in other processes is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Generator
+from pathlib import Path
+
+import coverage
+import msgspec
+import pytest
+
+# Longer ones start processes or generate corpora: a mutant must be found without them.
+LONGEST_SECONDS = 8.0
+
+
+class Cover(msgspec.Struct):
+    """Seconds of each test, and module -> line -> the tests that reach it."""
+
+    seconds: dict[str, float]
+    tests: dict[str, dict[int, list[str]]]
+
+    def reaching(self, module: str, lines: Collection[int]) -> list[str]:
+        """The tests that reach any of these lines, or any of the module if there are none, the quickest first."""
+        by_line = self.tests.get(module, {})
+        found = {test for line in lines or by_line for test in by_line.get(line, ())}
+        return sorted(found, key=lambda test: (self.seconds[test], test))
+
+
+_recorder = coverage.Coverage(data_file=None, source_pkgs=["tokenmill"], concurrency=["thread"])
+_seconds: dict[str, float] = {}
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionstart() -> Generator[None, None, None]:
+    _recorder.start()  # before any test module is imported
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _recorder.switch_context(item.nodeid)
+    return (yield)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
+
+
+def pytest_sessionfinish() -> None:
+    _recorder.stop()
+    quick = {test: seconds for test, seconds in _seconds.items() if seconds <= LONGEST_SECONDS}
+    data = _recorder.get_data()
+    tests: dict[str, dict[int, list[str]]] = {}
+    for path in data.measured_files():
+        lines = {n: [t for t in names if t in quick] for n, names in data.contexts_by_lineno(path).items()}
+        tests[path.split("/src/tokenmill/")[1]] = {n: names for n, names in lines.items() if names}
+    Path(os.environ["TOKENMILL_COVER"]).write_bytes(msgspec.json.encode(Cover(quick, tests)))

@@ -1,0 +1,154 @@
+"""Runs the tests that reach a mutant, in a fork of a process that has imported all but tokenmill and its tests.
+
+Each worker has a folder of its own with a copy of the package and the tests; the mutant is written into the copy, so
+that processes which the tests start run it, too.
+"""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import os
+import py_compile
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.generate import Mutant
+
+PROJECT = Path(__file__).parents[2]
+COPIED = ("src", "tests", "examples", "scripts", "docs", "README.md", "CHANGELOG.md", "pyproject.toml", "Makefile")
+# Loaded once, so that a fork need not: what tokenmill and its tests import.
+PRELOADED = ["pytest", "_pytest.assertion", "numpy", "msgspec", "xxhash", "isal.igzip_lib", "backports.zstd", "pyarrow"]
+PRELOADED += ["pyarrow.parquet", "pyarrow.compute", "tokenizers", "fastokens", "hypothesis", "hypothesis.strategies"]
+PRELOADED += ["huggingface_hub", "rich.console", "rich.live", "rich.table", "rich.progress", "asyncio", "bz2", "lzma"]
+GRACE_SECONDS = 10.0
+MEMORY_BYTES = 8 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A mutant of a module, the tests to run and how long they take without it."""
+
+    module: str
+    mutant: Mutant
+    tests: list[str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    module: str
+    number: int
+    line: int
+    what: str
+    status: str
+    seconds: float
+
+
+class Worker:
+    """A folder with a copy of the project, in which one mutant at a time is put."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        skip = shutil.ignore_patterns("__pycache__", ".hypothesis")
+        for name in COPIED:
+            source = PROJECT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=skip)
+            else:
+                shutil.copy2(source, folder / name)
+        # By content, not by time: a mutant is written in the same second, and with the same size, as the last one.
+        by_content = py_compile.PycInvalidationMode.CHECKED_HASH
+        for name in ("src", "tests"):
+            compileall.compile_dir(folder / name, quiet=1, invalidation_mode=by_content)
+
+    def path(self, module: str) -> Path:
+        return self.folder / "src" / "tokenmill" / module
+
+    def start(self, task: Task) -> int:
+        """The process that runs the tests on the mutant."""
+        self.path(task.module).write_text(task.mutant.source)
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(self._run(task.tests))
+            finally:
+                os._exit(3)
+        return child
+
+    def restore(self, module: str) -> None:
+        shutil.copy2(PROJECT / "src" / "tokenmill" / module, self.path(module))
+
+    def _run(self, tests: list[str]) -> int:
+        os.setsid()
+        os.chdir(self.folder)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        # A mutant may ask for any amount of memory or disk.
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+        os.environ["PYTHONPATH"] = str(self.folder / "src")
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        os.environ["TMPDIR"] = str(self.folder)
+        sys.dont_write_bytecode = True
+        sys.path[:0] = [str(self.folder / "src"), str(self.folder)]
+        for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "tokenmill")]:
+            del sys.modules[name]
+        import pytest
+
+        plain = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
+        plain.append("--hypothesis-seed=0")
+        return int(pytest.main([*plain, f"--basetemp={self.folder / 'tmp'}", *tests]))
+
+
+def preload() -> None:
+    for name in PRELOADED:
+        __import__(name)
+
+
+def execute(tasks: Iterable[Task], folder: Path, jobs: int) -> Iterator[Outcome]:
+    """Outcomes as they come; `jobs` mutants at a time."""
+    idle = [Worker(folder / f"worker-{n}") for n in range(jobs)]
+    running: dict[int, tuple[Worker, Task, float]] = {}
+    waiting = iter(tasks)
+    more = True
+    while more or running:
+        while more and idle:
+            if (task := next(waiting, None)) is None:
+                more = False
+                break
+            worker = idle.pop()
+            running[worker.start(task)] = (worker, task, time.monotonic())
+        for child, status in _ended(running):
+            worker, task, begun = running.pop(child)
+            worker.restore(task.module)
+            idle.append(worker)
+            m = task.mutant
+            yield Outcome(task.module, m.number, m.line, m.what, status, round(time.monotonic() - begun, 2))
+        time.sleep(0.005)
+
+
+def _ended(running: dict[int, tuple[Worker, Task, float]]) -> Iterator[tuple[int, str]]:
+    for child, (_, task, begun) in list(running.items()):
+        done, code = os.waitpid(child, os.WNOHANG)
+        if done:
+            _end_group(child)  # what the tests started and a mutant left behind
+            yield child, "survived" if os.waitstatus_to_exitcode(code) == 0 else "killed"
+        elif time.monotonic() - begun > GRACE_SECONDS + 4 * task.seconds:
+            _end_group(child)
+            os.waitpid(child, 0)
+            yield child, "timeout"
+
+
+def _end_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
