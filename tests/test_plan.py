@@ -8,6 +8,7 @@ import inspect
 import logging
 import lzma
 import os
+import random
 import sys
 import tracemalloc
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from backports import zstd
 
 from tests.conftest import texts
@@ -27,6 +29,12 @@ from tokenmill.plan.spool import Spool
 from tokenmill.records import Codec, Format, InputFile
 
 LINE = texts("a")
+NOISE = random.Random(1).randbytes(200_000)
+
+
+def named_only(value: object) -> str:
+    """Ids of parameters that are the same in every process: names, not contents."""
+    return "" if isinstance(value, bytes) else str(value)
 
 
 def plan(*inputs: Path | str, output: Path = Path("somewhere/out")) -> Plan:
@@ -53,23 +61,24 @@ def test_a_directory_is_searched_recursively_and_sorted_by_bytes(inputs: Path) -
     [
         ("a.jsonl", LINE, Format.JSONL, Codec.PLAIN),
         ("a.json", LINE, Format.JSONL, Codec.PLAIN),
-        ("a.jsonl.gz", gzip.compress(LINE), Format.JSONL, Codec.GZIP),
-        ("a.json.gz", gzip.compress(LINE), Format.JSONL, Codec.GZIP),
+        ("a.jsonl.gz", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP),
+        ("a.json.gz", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP),
         ("a.jsonl.zst", zstd.compress(LINE), Format.JSONL, Codec.ZSTD),
         ("a.jsonl.bz2", bz2.compress(LINE), Format.JSONL, Codec.BZIP2),
         ("a.jsonl.xz", lzma.compress(LINE), Format.JSONL, Codec.XZ),
         ("a.txt", b"plain text", Format.TEXT, Codec.PLAIN),
-        ("a.txt.gz", gzip.compress(b"plain text"), Format.TEXT, Codec.GZIP),
-        ("a.jsonl", b"broken\n", Format.JSONL, Codec.PLAIN),
-        ("a.jsonl", b"", Format.JSONL, Codec.PLAIN),
-        ("a.json", b"broken\n" + LINE, Format.JSONL, Codec.PLAIN),
+        ("a.txt.gz", gzip.compress(b"plain text", mtime=0), Format.TEXT, Codec.GZIP),
+        ("broken.jsonl", b"broken\n", Format.JSONL, Codec.PLAIN),
+        ("empty.jsonl", b"", Format.JSONL, Codec.PLAIN),
+        ("begins-broken.json", b"broken\n" + LINE, Format.JSONL, Codec.PLAIN),
         ("no-suffix", LINE, Format.JSONL, Codec.PLAIN),
-        ("a.json.bz2", bz2.compress(LINE * 100_000), Format.JSONL, Codec.BZIP2),
-        ("a.json.zst", zstd.compress(texts(os.urandom(200_000).hex())), Format.JSONL, Codec.ZSTD),
-        ("a.jsonl.gz", b"", Format.JSONL, Codec.GZIP),
-        ("a.json", b'{ "text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
-        ("a.jsonl", b'{"text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
+        ("large.json.bz2", bz2.compress(LINE * 100_000), Format.JSONL, Codec.BZIP2),
+        ("long-line.json.zst", zstd.compress(texts(NOISE.hex())), Format.JSONL, Codec.ZSTD),
+        ("empty.jsonl.gz", b"", Format.JSONL, Codec.GZIP),
+        ("long-line.json", b'{ "text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
+        ("long-line.jsonl", b'{"text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
     ],
+    ids=named_only,
 )
 def test_a_file_is_what_its_first_bytes_say(
     inputs: Path, name: str, data: bytes, format_: Format, codec: Codec, caplog: pytest.LogCaptureFixture
@@ -88,10 +97,11 @@ def test_parquet_is_known_by_its_magic(inputs: Path) -> None:
     ("name", "data", "format_", "codec", "said"),
     [
         ("a.jsonl.zst", LINE, Format.JSONL, Codec.PLAIN, "says zstd, the content is plain"),
-        ("a.jsonl", gzip.compress(LINE), Format.JSONL, Codec.GZIP, "says plain, the content is gzip"),
+        ("a.jsonl", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP, "says plain, the content is gzip"),
         ("a.jsonl.gz", zstd.compress(LINE), Format.JSONL, Codec.ZSTD, "says gzip, the content is zstd"),
         ("a.txt", LINE, Format.JSONL, Codec.PLAIN, "says text, the content is jsonl"),
     ],
+    ids=named_only,
 )
 def test_a_name_that_says_otherwise_is_reported(
     inputs: Path,
@@ -262,6 +272,12 @@ def test_consecutive_small_files_share_a_unit() -> None:
     assert spans(*(file(f"{n}", 1000) for n in range(5))) == [[(n, 0, None) for n in range(5)]]
 
 
+def test_every_unit_is_filled_with_files_up_to_the_same_weight() -> None:
+    files = [file(f"{n}", 1000) for n in range(7)]
+    units = cut_units(files, 3 * weight(files[0]), Path())
+    assert [[p.file for p in u.parts] for u in units] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
 def test_a_big_plain_file_is_cut_into_ranges_that_cover_it() -> None:
     size = 100 << 20
     (ranges,) = zip(*spans(file("a", size)), strict=True)
@@ -291,12 +307,34 @@ def test_there_are_enough_units_to_share(count: int, size: int, codec: Codec, un
 
 def test_a_big_parquet_file_is_cut_by_row_groups(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 20_000)
-    pq.write_table(pa.table({"text": [os.urandom(50).hex() for _ in range(1000)]}), inputs / "a.parquet", 100)
+    rows = [NOISE[n : n + 50].hex() for n in range(0, 50_000, 50)]
+    pq.write_table(pa.table({"text": rows}), inputs / "a.parquet", 100)
     found = plan(inputs)
     parts = [p for u in found.units() for p in u.parts]
     assert len(parts) > 3
     assert [p.start for p in parts] == [0, *(p.end for p in parts[:-1])]
     assert parts[-1].end == 10
+
+
+def test_a_file_is_known_by_its_size_and_its_first_and_last_64_kib(inputs: Path) -> None:
+    edge = 64 << 10
+    data = texts("a" * 3 * edge)
+
+    def fingerprint(content: bytes) -> str:
+        (inputs / "a.jsonl").write_bytes(content)
+        [(_, found)] = plan(inputs).inputs()
+        return found.fingerprint
+
+    def edited(place: int) -> bytes:
+        return data[:place] + b"b" + data[place + 1 :]
+
+    before = fingerprint(data)
+    assert before == xxhash.xxh3_128_hexdigest(b"%d:" % len(data) + data[:edge] + data[-edge:])
+    for place in (20, edge - 1, len(data) - edge, len(data) - 4):
+        assert fingerprint(edited(place)) != before, place
+    # Reading it all would take as long as the job: what lies between goes unnoticed, as the README says.
+    assert fingerprint(edited(edge)) == before == fingerprint(edited(len(data) - edge - 1))
+    assert fingerprint(data[:edge] + data[edge + 1 :]) != before
 
 
 def test_an_unreadable_file_is_planned_with_its_problem(inputs: Path) -> None:
@@ -316,13 +354,14 @@ def test_many_left_out_files_are_counted_not_all_listed(inputs: Path, caplog: An
     assert "and 25 more" in caplog.text
 
 
-def test_a_plan_of_many_files_is_not_in_memory() -> None:
-    count = 30_000
+def test_a_plan_of_many_files_is_not_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 100 * weight(file("", 100)))
+    count = 6000
     files = (file(f"part-{n:06d}.jsonl", 100) for n in range(count))
     tracemalloc.start()
     found = write_plan(Path(), cut_units(files, unit_bytes(count * weight(file("", 100))), Path()))
     assert sum(len(unit.parts) for unit in found.units()) == count == found.files
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    # A list of them would take about 12 MB, and their JSON as much; a unit of about 1,000 takes 1 MB.
-    assert peak < 4_000_000
+    # The bare list of files would take 900 kB, its JSON as much; a unit of 100 takes 200 kB.
+    assert peak < 450_000
