@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import re
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,9 +39,14 @@ def test_a_finished_job_says_so_and_changes_nothing(inputs: Path, tmp_path: Path
     ("options", "said"),
     [
         ({"seq_len": 16}, "--seq-len was 8 and is 16"),
+        ({"sequences_per_chunk": 7}, "--sequences-per-chunk was 50000 and is 7"),
         ({"tail": "drop"}, "--tail was 'pad' and is 'drop'"),
-        ({"no_eos": True}, "--eos-token was"),
-        ({"text_field": "body"}, "--text-field"),
+        ({"no_eos": True}, "--eos-token was '<|endoftext|>' and is None"),
+        ({"bos_token": "<|bos|>"}, "--bos-token was None and is '<|bos|>'"),
+        ({"text_field": "body"}, "--text-field was 'text' and is 'body'"),
+        ({"id_field": "id"}, "--id-field was None and is 'id'"),
+        ({"special_tokens_in_text": "match"}, "--special-tokens-in-text was 'plain' and is 'match'"),
+        ({"max_document_bytes": "1kB"}, "--max-document-bytes was 268435456 and is 1000"),
         ({"tokenizer": "gpt-neox-20b"}, "the tokenizer was tiny"),
     ],
 )
@@ -46,15 +56,40 @@ def test_a_different_job_in_the_directory_is_refused(
     (inputs / "a.jsonl").write_bytes(texts("a"))
     run()
     before = tree(tmp_path / "out")
-    with pytest.raises(DifferentJobError, match=said):
+    with pytest.raises(DifferentJobError, match=re.escape(said)):
         run(**options)
     assert tree(tmp_path / "out") == before
+
+
+def test_what_does_not_change_a_byte_is_no_different_job(inputs: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run(engine="streaming")
+    other: dict[str, Any] = {"encoder": "huggingface", "num_workers": 2, "batch_size": 7, "prefetch_files": 0}
+    assert run(engine="extreme", max_rejects=5, max_memory="2GB", **other).already_complete
+
+
+def test_jobs_with_other_inputs_or_options_have_other_run_ids(inputs: Path, tmp_path: Path, run: Run) -> None:
+    def run_id(**options: Any) -> str:
+        run(overwrite=True, **options)
+        found: str = tokenmill.open(tmp_path / "out").manifest["run_id"]
+        return found
+
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    first = run_id()
+    assert run_id() == first
+    assert run_id(seq_len=16) != first
+    (inputs / "a.jsonl").write_bytes(texts("b"))
+    assert run_id() != first
+    (inputs / "a.jsonl").rename(inputs / "b.jsonl")
+    (inputs / "b.jsonl").write_bytes(texts("a"))
+    assert run_id() != first
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda d: (d / "a.jsonl").write_bytes(texts("other")), "input changed: a.jsonl"),
+        (lambda d: (d / "a.jsonl").write_bytes(texts("z")), "input changed: a.jsonl"),  # of the same size
         (lambda d: (d / "c.jsonl").write_bytes(texts("c")), "input added: c.jsonl"),
         (lambda d: (d / "b.jsonl").unlink(), "input gone: b.jsonl"),
     ],
@@ -74,6 +109,23 @@ def test_overwrite_starts_anew(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts("b"))
     run(seq_len=4, overwrite=True)
     run(seq_len=4, output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("stuck", ["manifest.json", "rejects.jsonl", "tokenizer.json", "plan.jsonl"])
+def test_an_overwrite_that_fails_on_its_way_leaves_a_directory_that_is_known_to_be_ours(
+    inputs: Path, tmp_path: Path, run: Run, stuck: str
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    run()
+    (tmp_path / "out" / stuck).unlink()
+    (tmp_path / "out" / stuck).mkdir()  # which is not removed as a file is
+    with pytest.raises(OutputError, match="cannot write to"):
+        run(overwrite=True)
+    assert (tmp_path / "out" / "job.json").exists()
+    (tmp_path / "out" / stuck).rmdir()
+    run(overwrite=True)
+    run(output=tmp_path / "fresh")
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
 
@@ -123,6 +175,97 @@ def test_a_lost_chunk_is_made_again(inputs: Path, tmp_path: Path, run: Run) -> N
     assert tree(tmp_path / "out") == before
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("chunks/00000-0000.npy", -1),
+        ("chunks/00000-0000.npy", 1),
+        ("chunks/00000-0000.docs.npy", -1),
+        ("chunks/00000-0000.docs.npy", 1),
+        ("units/00000.rejects.jsonl", -1),
+    ],
+)
+def test_a_file_that_has_not_its_size_any_more_is_made_again(
+    inputs: Path, tmp_path: Path, run: Run, name: str, more: int
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    run()
+    before = tree(tmp_path / "out")
+    path = tmp_path / "out" / name
+    os.truncate(path, path.stat().st_size + more)
+    assert not run().already_complete
+    assert tree(tmp_path / "out") == before
+
+
+class Onlooker:
+    """Takes the place of the event that stops a run, which is asked after every block: so it can look meanwhile."""
+
+    def __init__(self, look: Callable[[], Any], stop_after: int | None = None) -> None:
+        self._look = look
+        self._stop_after = stop_after
+        self.seen: list[Any] = []
+
+    def is_set(self) -> bool:
+        self.seen.append(self._look())
+        return len(self.seen) == self._stop_after
+
+
+RunAndLook = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def run_and_look(inputs: Path, tmp_path: Path, tiny_tokenizer: str) -> RunAndLook:
+    """Run a job as `run` does; what was seen after each block of it."""
+
+    def run_job(look: Callable[[], Any], stop_after: int | None = None, **options: Any) -> list[Any]:
+        onlooker = Onlooker(look, stop_after)
+        options = {"tokenizer": tiny_tokenizer, "seq_len": 8, "max_rejects": "100%", **options}
+        config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
+        with pytest.raises(Interrupted) if stop_after else nullcontext():
+            tokenmill.run(config, stop=cast(threading.Event, onlooker))
+        return onlooker.seen
+
+    return run_job
+
+
+@pytest.mark.parametrize("reason", ["asked for", "a chunk is lost"])
+def test_while_a_unit_is_done_again_nothing_says_that_it_or_the_job_is_complete(
+    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 1)
+    for name in ("a", "b"):
+        (inputs / f"{name}.jsonl.gz").write_bytes(gzip.compress(texts(name)))
+    run(engine="streaming")
+    before = tree(tmp_path / "out")
+    assert {"units/00000.json", "units/00001.json", "manifest.json"} <= before.keys()
+    if reason == "a chunk is lost":
+        (tmp_path / "out" / "chunks" / "00000-0000.npy").unlink()
+    redo = (0,) if reason == "asked for" else ()
+    seen = run_and_look(lambda: tree(tmp_path / "out"), engine="streaming", redo=redo)
+    assert {n for n in seen[0] if n.startswith(("units/", "manifest")) and n.endswith(".json")} == {"units/00001.json"}
+    assert tree(tmp_path / "out") == before
+
+
+def test_what_a_dead_run_left_half_written_is_gone_before_units_run_but_what_a_checkpoint_knows_of_stays(
+    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 500)
+    (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" for n in range(200))))
+    temporary = tmp_path / "out" / "tmp"
+
+    def look() -> dict[str, int]:
+        return {p.name: p.stat().st_size for p in temporary.iterdir()}
+
+    *_, left = run_and_look(look, stop_after=5, engine="enhanced")
+    assert left.keys() == {"00000-0000.npy", "00000-0000.docs.npy"}
+    for name in ("manifest.json", "00001-0000.npy", "000001-0000.npy", "00000.json"):
+        (temporary / name).write_text("half of it")
+    first, *_ = run_and_look(look, engine="enhanced")
+    assert first == left
+    run(engine="streaming", output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
 def test_a_damaged_receipt_is_named(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))
     run()
@@ -160,11 +303,10 @@ def test_a_unit_that_went_on_without_a_file_and_was_interrupted_does_not_forget_
 ) -> None:
     (inputs / "a.jsonl").symlink_to(tmp_path / "late.jsonl")
     (inputs / "b.jsonl").write_bytes(texts(*("x" * 1000 for _ in range(3000))))
-    stop = threading.Event()
 
     class StopAfterACheckpoint:
         def is_set(self) -> bool:
-            return stop.is_set() or any((tmp_path / "out" / "units").glob("*.checkpoint.json"))
+            return any((tmp_path / "out" / "units").glob("*.checkpoint.json"))
 
     options: dict[str, Any] = {"tokenizer": tiny_tokenizer, "seq_len": 8, "sequences_per_chunk": 10_000}
     config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
