@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return code
         except TokenmillError as error:
             if args.debug:
-                raise
+                traceback.print_exc()
             log.error("%s", error)
             return error.exit_code
         except KeyboardInterrupt:
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return Interrupted.exit_code
         except Exception as error:
             if args.debug:
-                raise
+                traceback.print_exc()
             log.error(
                 "%s: %s. This is a defect: please report it with the output of --debug", type(error).__name__, error
             )

@@ -33,11 +33,12 @@ class ReadAhead:
         start, end = part.start, part.end
         if end is None or file.format is Format.PARQUET:  # whose parts are counted in row groups
             start, end = 0, file.size
+        end = min(end, start + most)
         with contextlib.suppress(OSError, AttributeError):  # a hint, which not every system takes
             handle = os.open(self._job.plan.root / file.name, os.O_RDONLY)
             try:
                 # The kernel takes only a few megabytes of a wish at a time.
-                for offset in range(start, min(end, start + most), WISH_BYTES):
+                for offset in range(start, end, WISH_BYTES):
                     os.posix_fadvise(handle, offset, min(WISH_BYTES, end - offset), os.POSIX_FADV_WILLNEED)
             finally:
                 os.close(handle)
