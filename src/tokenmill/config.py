@@ -139,8 +139,9 @@ class Config:
     def _check(self) -> None:
         if not self.inputs:
             raise ConfigError("no input given: name files, directories or globs to read")
-        if not isinstance(self.prefetch_files, int) or self.prefetch_files < 0:
-            raise ConfigError(f"prefetch_files: must be a whole number, 0 or more, not {self.prefetch_files!r}")
+        ahead = self.prefetch_files
+        if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
+            raise ConfigError(f"prefetch_files: must be a whole number, 0 or more, not {ahead!r}")
         for name in ("seq_len", "sequences_per_chunk", "batch_size", "num_workers", "max_document_bytes", "max_memory"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
