@@ -85,9 +85,7 @@ def _run(
             engine.warm_up(job, pending)
             encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
             with job.underway():
-                for unit in pending:
-                    if unit.index in config.redo or job.store.receipt_path(unit).exists():
-                        job.store.reset(unit)
+                job.store.reset(_to_undo(job, pending))
                 with Timeline(meter, job.store.logs), (display or nullcontext)(meter):
                     engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
                 summary = finish(job)
@@ -137,6 +135,12 @@ def _pending(job: Job, meter: Meter) -> Units:
             pending.append(unit.index)
     meter.start()
     return job.plan.units(pending)
+
+
+def _to_undo(job: Job, pending: Units) -> Units:
+    """The units that were committed before, or that somebody wants done again."""
+    redo = job.config.redo
+    return job.plan.units([u.index for u in pending if u.index in redo or job.store.receipt_path(u).exists()])
 
 
 class _RunMonitor:

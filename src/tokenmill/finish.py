@@ -20,6 +20,7 @@ from tokenmill.manifest import CHECKSUM, Summary, read_manifest
 from tokenmill.plan import Plan
 from tokenmill.records import Format, Ledger, Reason, Receipt, Unit, printable
 from tokenmill.store import Store, found_damaged
+from tokenmill.write import sync_directory
 
 
 def read_summary(store: Store) -> Summary | None:
@@ -40,6 +41,7 @@ def finish(job: Job) -> Summary:
     if listed != ledger.rejected:
         raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
     check_rejects(job, ledger)
+    sync_directory(job.store.units)  # or a checkpoint that was removed might be back, beside a manifest
     job.store.write_pieces(job.store.manifest, manifest_pieces(job.store, job.plan, job.description, summary))
     return summary
 

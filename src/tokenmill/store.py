@@ -18,9 +18,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tokenmill.plan import Plan
 from tokenmill.plan.find import is_job
 from tokenmill.plan.spool import Spool
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Receipt, Unit, printable
-from tokenmill.write import EMPTY, Partial, npy_header, write_atomically
+from tokenmill.write import EMPTY, Partial, npy_header, sync_directory, write_atomically
 
 CHUNK_SUFFIXES = (".npy", ".docs.npy", ".ids.jsonl")
 
@@ -104,7 +105,7 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Hold the directory. The lock is the kernel's: it dies with the process, whoever that was."""
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            self._make()
             handle = os.open(self.logs / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise OutputError(f"cannot write to {printable(self.root)}: {error.strerror}") from error
@@ -120,6 +121,14 @@ class Store:
         finally:
             os.close(handle)
 
+    def _make(self) -> None:
+        """Make the directory. What is forced to disk in it later is of no use if its own name is lost."""
+        new = list(takewhile(lambda p: not p.exists(), (self.root, *self.root.parents)))
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for path in new:
+            with suppress(PermissionError):  # one may be allowed to write to a folder, and not to read it
+                sync_directory(path.parent)
+
     def is_foreign(self) -> bool:
         """Whether there is something here that no run of tokenmill put here."""
         if is_job(self.job) or (self.plan.exists() and self.units.is_dir()):
@@ -130,9 +139,17 @@ class Store:
         return not found <= ours
 
     def clear(self) -> None:
-        """Remove a job, logs aside. job.json goes last: until then the directory is known to be ours."""
+        """Remove a job, logs aside. job.json goes last: until then the directory is known to be ours.
+
+        Before that the manifest, then receipts and checkpoints: each for good, and before what it stands for.
+        """
         self.manifest.unlink(missing_ok=True)
         self.rejects.unlink(missing_ok=True)
+        sync_directory(self.root)
+        if self.units.is_dir():
+            for path in self.units.glob("*.json"):
+                path.unlink()
+            sync_directory(self.units)
         for directory in (self.units, self.chunks, self.temporary):
             shutil.rmtree(directory, ignore_errors=True)
         self.tokenizer.unlink(missing_ok=True)
@@ -159,6 +176,7 @@ class Store:
         for checkpoint in self.units.glob("*.checkpoint.json"):
             if (self.units / f"{checkpoint.name.split('.')[0]}.json").exists():
                 checkpoint.unlink()  # the run died between the receipt and the removal of the checkpoint
+        sync_directory(self.root)  # the manifest is gone, chunks/ and units/ are there, before any unit is touched
 
     def conclude(self) -> None:
         """Nothing is half-written any more."""
@@ -230,14 +248,18 @@ class Store:
     def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
         self.write_json(self._checkpoint_path(unit), asdict(checkpoint))
 
-    def reset(self, unit: Unit) -> None:
-        """Undo a unit; the receipt first, so that it is never a receipt for something gone."""
-        self.receipt_path(unit).unlink(missing_ok=True)
-        self._checkpoint_path(unit).unlink(missing_ok=True)
-        self.rejects_path(unit).unlink(missing_ok=True)
-        self.remove_chunks(unit, 0)
-        for path in self.temporary.glob(f"{unit.name}-*"):
-            path.unlink()
+    def reset(self, units: Sequence[Unit]) -> None:
+        """Undo units; what stands for something first, and for good, so that nothing stands for something gone."""
+        for unit in units:
+            self.receipt_path(unit).unlink(missing_ok=True)
+            self._checkpoint_path(unit).unlink(missing_ok=True)
+        if units:
+            sync_directory(self.units)
+        for unit in units:
+            self.rejects_path(unit).unlink(missing_ok=True)
+            self.remove_chunks(unit, 0)
+            for path in self.temporary.glob(f"{unit.name}-*"):
+                path.unlink()
 
     def remove_chunks(self, unit: Unit, first: int) -> None:
         """Remove the unit's chunks from number `first` on: they were not committed."""

@@ -99,7 +99,7 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, manner: Man
         except _FileFailure as failure:
             missing[failure.file] = str(failure.cause)
             counted.take_back()
-            job.store.reset(unit)
+            job.store.reset([unit])
         except OSError as error:
             if isinstance(error, OutputError):
                 raise

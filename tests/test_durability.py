@@ -1,0 +1,362 @@
+"""What a power loss leaves, looked at before anything runs again: a unit with a receipt is whole, and on disk."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import xxhash
+
+import tokenmill
+from tests.conftest import Run, jsonl, tree
+from tests.power_loss import Disk, Remains
+from tokenmill.config import RejectLimit
+from tokenmill.errors import DifferentJobError
+
+Files = dict[str, bytes]
+RECEIPT = re.compile(r"units/\d+\.json")
+CHECKPOINT = re.compile(r"units/(\d+)\.checkpoint\.json")
+OPTIONS: dict[str, Any] = {"sequences_per_chunk": 16, "id_field": "id", "engine": "streaming"}
+
+
+@pytest.fixture
+def corpus(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three units: of one file with rejects, of two files, of one; each of several chunks and many blocks."""
+    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 1000)
+    monkeypatch.setattr("tokenmill.plan.cut.FILE_COST_BYTES", 0)
+    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 200)
+    records = [{"id": n, "text": f"{n} " * (n % 9)} for n in range(100, 180)]
+    (inputs / "a.jsonl").write_bytes(jsonl(*records[:8]) + b"broken\n" + jsonl(*records[8:18]) + b"broken again\n")
+    (inputs / "b.jsonl").write_bytes(jsonl(*records[20:32]))
+    (inputs / "c.jsonl").write_bytes(jsonl(*records[32:44]))
+    (inputs / "d.jsonl").write_bytes(jsonl(*records[60:]))
+    return inputs
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run on a disk that may lose power: the output before and after it, and all that may be found in between."""
+
+    before: Files
+    after: Files
+    remains: list[Remains]
+    saved: Files
+    """What is found if power is lost as soon as the run has ended."""
+
+
+Watch = Callable[[Callable[[], object]], Watched]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "disk" / "out"
+
+
+@pytest.fixture
+def watch(out: Path) -> Watch:
+    def watched(act: Callable[[], object]) -> Watched:
+        before = tree(out)
+        disk = Disk(out.parent)
+        try:
+            with disk.watched():
+                act()
+            return Watched(before, tree(out), disk.remains, disk.saved().below(out.name))
+        finally:
+            disk.close()
+
+    return watched
+
+
+# what must hold for whatever is found
+
+
+def check(watched: Watched, *others: Files) -> None:
+    """Nothing that may be found says more than is true, and all that was done is found once the run has ended.
+
+    Every receipt and manifest must be one of before the run, of after it, or of these others.
+    """
+    versions = [watched.before, watched.after, *others]
+    for remains in watched.remains:
+        files = remains.below("out")
+        wrong = [*faults(files, versions), *(lost_progress(files, watched.after) if remains.least else ())]
+        assert not wrong, f"power lost at: {remains.step}{'' if remains.least else ', more saved than was forced'}"
+    assert {n: data for n, data in watched.saved.items() if not n.startswith("tmp/")} == watched.after
+
+
+def faults(files: Files, versions: list[Files]) -> Iterator[str]:
+    receipts = {name: data for name, data in files.items() if RECEIPT.fullmatch(name)}
+    for name, data in receipts.items():
+        yield from receipt_faults(name, data, files)
+        if not any(v.get(name) == data and v["job.json"] == files.get("job.json") for v in versions):
+            yield f"{name} is not of the job in job.json"
+    for name in ("job.json", "plan.jsonl", "tokenizer.json") if receipts else ():
+        if files.get(name) not in [v[name] for v in versions if v]:
+            yield f"there are receipts, but {name} is not whole"
+    for name, data in files.items():
+        if CHECKPOINT.fullmatch(name):
+            yield from checkpoint_faults(name, data, files)
+    if "manifest.json" in files:
+        yield from manifest_faults(files, versions)
+
+
+def receipt_faults(name: str, data: bytes, files: Files) -> Iterator[str]:
+    if (receipt := parsed(data)) is None:
+        yield f"{name} is not whole"
+        return
+    for chunk in receipt["chunks"]:
+        yield from chunk_faults(name, chunk, files)
+    rejects = files.get(name.replace(".json", ".rejects.jsonl"), b"")
+    if receipt["rejects_xxh3"] != (xxhash.xxh3_128_hexdigest(rejects) if rejects else None):
+        yield f"{name} tells of other rejects than there are"
+
+
+def checkpoint_faults(name: str, data: bytes, files: Files) -> Iterator[str]:
+    if (checkpoint := parsed(data)) is None:
+        yield f"{name} is not whole"
+        return
+    for chunk in checkpoint["chunks"]:
+        yield from chunk_faults(name, chunk, files)
+    if len(files.get(name.replace("checkpoint.json", "rejects.jsonl"), b"")) < checkpoint["rejects_bytes"]:
+        yield f"{name} tells of more rejects than there are"
+
+
+def chunk_faults(owner: str, chunk: dict[str, Any], files: Files) -> Iterator[str]:
+    for suffix, checksum, items in ((".npy", "xxh3", "rows"), (".docs.npy", "docs_xxh3", "documents")):
+        name = f"chunks/{chunk['name']}{suffix}"
+        if name not in files:
+            yield f"{owner} names {name}, which is not there"
+        elif array(files[name]) != (chunk[items], chunk[checksum]):
+            yield f"{owner} names {name}, which is not whole"
+    ids = files.get(f"chunks/{chunk['name']}.ids.jsonl")
+    if ids is None or xxhash.xxh3_128_hexdigest(ids) != chunk["ids_xxh3"]:
+        yield f"{owner} names the ids of {chunk['name']}, which are not whole"
+
+
+def manifest_faults(files: Files, versions: list[Files]) -> Iterator[str]:
+    data, _, end = files["manifest.json"].rpartition(b',\n "xxh3": "')
+    if end != xxhash.xxh3_128_hexdigest(data).encode() + b'"\n}\n':
+        yield "manifest.json is not whole"
+        return
+    units = range(files.get("plan.jsonl", b"").count(b"\n"))
+    for name in [f"units/{unit:05d}.json" for unit in units]:
+        if name not in files:
+            yield f"there is a manifest, but no {name}"
+    (complete,) = [v for v in versions if v.get("manifest.json") == files["manifest.json"]][:1]
+    for name in complete:
+        if files.get(name) != complete[name]:
+            yield f"there is a manifest, but {name} is not what it was when that was written"
+
+
+def lost_progress(files: Files, after: Files) -> Iterator[str]:
+    """What a checkpoint tells of the chunk that is not complete yet must be there, or the unit begins anew."""
+    for name, data in files.items():
+        match = CHECKPOINT.fullmatch(name)
+        if match is None or (checkpoint := parsed(data)) is None:
+            continue
+        partial, chunk = checkpoint["partial"], f"{match[1]}-{len(checkpoint['chunks']):04d}"
+        sizes = ((".npy", 2 * partial["tokens"]), (".docs.npy", 20 * partial["documents"]))
+        for suffix, size in (*sizes, (".ids.jsonl", partial["ids_bytes"])):
+            found = files.get(f"tmp/{chunk}{suffix}") or files.get(f"chunks/{chunk}{suffix}", b"")
+            expected = after.get(f"chunks/{chunk}{suffix}", b"")
+            first = header_size(expected)
+            if size and found[first : first + size] != expected[first : first + size]:
+                yield f"{name} tells of more of {chunk}{suffix} than is there"
+
+
+def header_size(data: bytes) -> int:
+    """Of a .npy file; it says how many rows there are only when they are complete."""
+    return 10 + int.from_bytes(data[8:10], "little") if data.startswith(b"\x93NUMPY") else 0
+
+
+@cache
+def array(data: bytes) -> tuple[int, str] | None:
+    """The number of rows of a .npy file and the checksum of its data."""
+    try:
+        found = np.load(io.BytesIO(data))
+    except (ValueError, EOFError):
+        return None
+    return len(found), xxhash.xxh3_128_hexdigest(found.tobytes())
+
+
+@cache
+def parsed(data: bytes) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(data)
+    except ValueError:
+        return None
+    return found
+
+
+# the disk
+
+
+def test_the_disk_of_these_tests_keeps_what_was_forced_to_it_and_no_more(tmp_path: Path) -> None:
+    kept, made = tmp_path / "kept", tmp_path / "made"
+    kept.mkdir()
+    (kept / "old").write_bytes(b"old")
+    (kept / "gone").write_bytes(b"gone")
+    disk = Disk(tmp_path)
+
+    def found() -> Files:
+        disk.note("")
+        return disk.saved().files
+
+    before = {"kept/": b"", "kept/old": b"old", "kept/gone": b"gone"}
+    with disk.watched():
+        (kept / "gone").unlink()
+        (kept / "new").write_bytes(b"new")
+        made.mkdir()
+        (made / "old").write_bytes(b"new")
+        sync(made / "old")
+        (made / "old").rename(kept / "old")
+        assert found() == before  # neither names nor content, nor the name of the content that was forced to disk
+        sync(kept)
+        assert found() == {"kept/": b"", "kept/old": b"new", "kept/new": b""}  # nobody forced the content of new
+        sync(kept / "new")
+        assert found() == {"kept/": b"", "kept/old": b"new", "kept/new": b"new"}
+        sync(tmp_path)
+        assert found() == {"kept/": b"", "kept/old": b"new", "kept/new": b"new", "made/": b""}
+    disk.close()
+    assert before in [r.files for r in disk.remains if r.least]
+    early = {"kept/": b"", "kept/old": b"new", "kept/new": b"", "made/": b""}
+    assert early in [r.files for r in disk.remains if not r.least]  # saved although nobody had asked for it
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+
+
+# runs that lose power
+
+AfterLoss = Callable[[list[Remains]], Iterator[Path]]
+
+
+@pytest.fixture
+def after_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AfterLoss:
+    """The output directories that remain, one after another, on a disk that need not be waited for."""
+
+    def directories(remains: list[Remains]) -> Iterator[Path]:
+        monkeypatch.setattr(os, "fsync", lambda _: None)
+        for number, each in enumerate(remains):
+            each.write(tmp_path / "found" / str(number))
+            yield tmp_path / "found" / str(number) / "out"
+
+    return directories
+
+
+def some(watched: Watched, count: int) -> list[Remains]:
+    """So many of what is found if nothing is saved but what was forced to disk, and as many of the others."""
+    least = [r for r in watched.remains if r.least]
+    more = [r for r in watched.remains if not r.least]
+    return least[:: max(1, len(least) // count)] + more[:: max(1, len(more) // count)]
+
+
+@pytest.mark.parametrize("engine", ["streaming", "enhanced", "extreme"])
+def test_a_power_loss_at_any_step_leaves_nothing_that_is_not_whole_and_the_job_goes_on_from_there(
+    corpus: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run, engine: str
+) -> None:
+    assert corpus.exists()
+    watched = watch(lambda: run(output=out, **OPTIONS | {"engine": engine, "num_workers": 2}))
+    check(watched)
+    found = [r.below("out") for r in watched.remains if r.least]
+    assert {sum(bool(RECEIPT.fullmatch(name)) for name in files) for files in found} == {0, 1, 2, 3}
+    assert {"manifest.json" in files for files in found} == {False, True}
+    for output in after_loss(some(watched, 6)):
+        run(output=output, **OPTIONS)
+        assert tree(output) == watched.after
+
+
+def test_a_power_loss_while_an_interrupted_job_goes_on_leaves_nothing_that_is_not_whole(
+    corpus: Path, out: Path, watch: Watch, run: Run
+) -> None:
+    """It is lost twice: the second run begins with what the first one left."""
+    assert corpus.exists()
+    options = OPTIONS | {"engine": "enhanced"}
+    first = watch(lambda: run(output=out, **options))
+    begun = [r for r in first.remains if r.least and any("checkpoint" in name for name in r.below("out/units"))]
+    for each in begun[:: len(begun) // 5]:
+        shutil.rmtree(out)
+        each.write(out.parent)
+        again = watch(lambda: run(output=out, **options))
+        check(again)
+        assert again.after == first.after
+
+
+def test_a_power_loss_while_a_unit_is_done_again_leaves_no_receipt_and_no_manifest_for_what_is_gone(
+    corpus: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run
+) -> None:
+    assert corpus.exists()
+    run(output=out, **OPTIONS)
+    watched = watch(lambda: run(output=out, redo=(0, 2), **OPTIONS))
+    check(watched)
+    for output in after_loss(some(watched, 4)):
+        run(output=output, **OPTIONS)
+        assert tree(output) == watched.after
+
+
+def test_a_power_loss_while_a_job_is_overwritten_mixes_nothing_of_the_old_with_the_new(
+    corpus: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run
+) -> None:
+    assert corpus.exists()
+    run(output=out, seq_len=16, **OPTIONS)
+    watched = watch(lambda: run(output=out, overwrite=True, **OPTIONS))
+    check(watched)
+    for output in after_loss(some(watched, 4)):
+        try:
+            run(output=output, **OPTIONS)
+        except DifferentJobError:
+            run(output=output, seq_len=16, **OPTIONS)
+            assert tree(output) == watched.before
+        else:
+            assert tree(output) == watched.after
+
+
+def test_a_power_loss_while_a_file_that_was_missing_is_read_leaves_no_receipt_of_before_over_new_chunks(
+    corpus: Path, tmp_path: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run
+) -> None:
+    (corpus / "b.jsonl").rename(tmp_path / "away")
+    (corpus / "b.jsonl").symlink_to(tmp_path / "back")
+    assert not run(output=out, **OPTIONS).complete
+    (tmp_path / "away").rename(tmp_path / "back")
+    watched = watch(lambda: run(output=out, **OPTIONS))
+    assert watched.after["units/00000.json"] != watched.before["units/00000.json"]
+    check(watched)
+    for output in after_loss(some(watched, 4)):
+        run(output=output, **OPTIONS)
+        assert tree(output) == watched.after
+
+
+def test_a_power_loss_while_a_unit_begins_anew_without_a_file_leaves_no_checkpoint_over_other_chunks(
+    corpus: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run, tiny_tokenizer: str
+) -> None:
+    """The file changes while it is read, after chunks of it were written; the next chunks are as large as they were."""
+
+    class Touch:
+        def is_set(self) -> bool:
+            if (out / "units" / "00001.checkpoint.json").exists():
+                os.utime(corpus / "b.jsonl", (0, 0))
+            return False
+
+    options: dict[str, Any] = {"inputs": (str(corpus),), "output": out, "tokenizer": tiny_tokenizer, "seq_len": 8}
+    config = tokenmill.Config(**options, max_rejects=RejectLimit(share=1.0), **OPTIONS)
+    watched = watch(lambda: tokenmill.run(config, stop=cast(threading.Event, Touch())))
+    assert list(json.loads(watched.after["manifest.json"])["missing"]) == ["b.jsonl"]
+    check(watched)
+    run(output=out, **OPTIONS)
+    for output in after_loss(some(watched, 4)):
+        run(output=output, **OPTIONS)
+        assert tree(output) == tree(out)
