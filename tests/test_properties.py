@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from backports import zstd
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzzing import CONFIG, check_compressed, check_lines, check_parquet, check_text
+from tests.fuzzing import CONFIG, check_compressed, check_damaged, check_lines, check_parquet, check_text
 from tokenmill.read.jsonl import JsonlReader
 from tokenmill.read.ring import Ring
 from tokenmill.records import Codec, Part
@@ -39,12 +42,33 @@ def test_any_bytes_through_any_decompressor(data: bytes, codec: Codec) -> None:
     check_compressed(data, codec)
 
 
+COMPRESS: dict[Codec, Callable[[bytes], bytes]] = {
+    Codec.GZIP: gzip.compress,
+    # With a checksum: without one, damage goes unseen by any reader.
+    Codec.ZSTD: lambda data: zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}),
+    Codec.BZIP2: bz2.compress,
+    Codec.XZ: lzma.compress,
+}
+
+
 @FEW
-@given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 255), st.booleans())
-def test_damaged_compressed_files(data: bytes, place: int, value: int, use_zstd: bool) -> None:
-    whole = bytearray(zstd.compress(data) if use_zstd else gzip.compress(data))
-    whole[place % len(whole)] = value
-    check_compressed(bytes(whole), Codec.ZSTD if use_zstd else Codec.GZIP)
+@given(
+    st.binary(max_size=300) | st.integers(0, 99).map(lambda n: b"the same again " * n),
+    st.sampled_from(list(COMPRESS)),
+    st.integers(0, 400),
+    st.integers(0, 255),
+    st.booleans(),
+)
+def test_damaged_compressed_files_give_all_before_the_damage(
+    data: bytes, codec: Codec, place: int, value: int, small: bool
+) -> None:
+    """With small pieces too, so that the damage lies before, in and behind any of them."""
+    compressed = COMPRESS[codec](data)
+    with pytest.MonkeyPatch.context() as patch:
+        if small:
+            patch.setattr("tokenmill.read.decompress.INPUT_BYTES", 16)
+            patch.setattr("tokenmill.read.decompress.OUTPUT_BYTES", 8)
+        check_damaged(data, compressed, place % len(compressed), value, codec)
 
 
 @FEW

@@ -131,13 +131,39 @@ def test_a_truncated_file_gives_what_came_before_and_one_reject(
     assert result.ledger.records == len(found) + 1
 
 
-def test_a_whole_record_right_before_the_break_is_kept(inputs: Path, tmp_path: Path, run: Run) -> None:
-    data = bytearray(gzip.compress(texts("one") + texts("two").rstrip(b"\n")))
+CHECKED: dict[str, Any] = {
+    "a.jsonl.gz": (gzip.compress, -8),
+    "a.jsonl.zst": (lambda d: zstd.compress(d, options={zstd.CompressionParameter.checksum_flag: 1}), -2),
+    "a.jsonl.bz2": (bz2.compress, -3),
+    "a.jsonl.xz": (lzma.compress, -1),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_whole_record_right_before_the_break_is_kept(inputs: Path, tmp_path: Path, run: Run, name: str) -> None:
+    """Also the last one, whose line has no end: a wrong checksum behind it takes nothing away."""
+    compress, place = CHECKED[name]
+    data = bytearray(compress(texts("one") + texts("two").rstrip(b"\n")))
+    data[place] ^= 1
+    (inputs / name).write_bytes(data)
+    ledger = run().ledger
+    assert documents(tmp_path / "out") == [b"one", b"two"]
+    assert [d.record for d in tokenmill.open(tmp_path / "out").documents()] == [1, 2]
+    (reject,) = rejects(tmp_path / "out")
+    assert (reject["reason"], reject["line"], reject["records"]) == ("corrupt_file", 2, 1)
+    assert reject["offset"] == len(texts("one", "two")) - 1
+    assert (ledger.records, ledger.documents, ledger.rejected) == (3, 2, 1)
+
+
+def test_half_a_record_before_the_break_is_part_of_the_break(inputs: Path, tmp_path: Path, run: Run) -> None:
+    data = bytearray(gzip.compress(texts("one") + b'{"text": "tw'))
     data[-8] ^= 1
     (inputs / "a.jsonl.gz").write_bytes(data)
-    run()
-    assert documents(tmp_path / "out")[0] == b"one"
-    assert [r["reason"] for r in rejects(tmp_path / "out")] == ["corrupt_file"]
+    ledger = run().ledger
+    assert documents(tmp_path / "out") == [b"one"]
+    (reject,) = rejects(tmp_path / "out")
+    assert (reject["reason"], reject["line"], reject["head"]) == ("corrupt_file", 2, '{"text": "tw')
+    assert (ledger.records, ledger.documents, ledger.rejected) == (2, 1, 1)
 
 
 def test_a_special_token_in_a_text_is_text_and_counted(inputs: Path, tmp_path: Path, run: Run) -> None:

@@ -96,21 +96,24 @@ def pieces(file: BinaryIO, codec: Codec) -> Iterator[bytes]:
 def _member(file: BinaryIO, codec: Codec, start: int, data: bytes, member: int) -> Generator[bytes, None, bytes]:
     """One member or frame; returns the bytes behind it."""
     decompressor = _NEW[codec]()
-    given = 0
+    given, last = 0, start
     while not decompressor.eof:
         try:
             output = decompressor.decompress(data, OUTPUT_BYTES)
         except _ERRORS as error:
-            yield from _salvage(file, codec, start, given)
+            yield from _salvage(file, codec, start, last, given)
             raise _corrupt(codec, start, member, error) from error
+        data = b""
         if output:
             given += len(output)
             yield output
-        data = b""
-        if decompressor.needs_input and not decompressor.eof and not (data := file.read(INPUT_BYTES)):
-            raise BrokenStreamError(
-                Reason.TRUNCATED_FILE, f"the {codec} data ends in the middle of a stream: the file was cut off"
-            )
+        elif decompressor.needs_input and not decompressor.eof:
+            # Only now: igzip and bzip2 ask for input while they still hold output, which may be the last there is.
+            last = file.tell()
+            if not (data := file.read(INPUT_BYTES)):
+                raise BrokenStreamError(
+                    Reason.TRUNCATED_FILE, f"the {codec} data ends in the middle of a stream: the file was cut off"
+                )
     return decompressor.unused_data
 
 
@@ -121,24 +124,38 @@ def _corrupt(codec: Codec, start: int, member: int, error: Exception) -> BrokenS
     return BrokenStreamError(Reason.CORRUPT_FILE, f"{where} is corrupt: {error}")
 
 
-def _salvage(file: BinaryIO, codec: Codec, start: int, given: int) -> Iterator[bytes]:
+def _salvage(file: BinaryIO, codec: Codec, start: int, last: int, given: int) -> Iterator[bytes]:
     """What the failed call decompressed before it failed, found by going through the member again to that point.
 
-    A decompressor that raises throws away the output of that call. Asking for one byte at a time loses nothing.
+    A decompressor that raises throws away the output of that call. With input and output a byte at a time nothing is
+    lost: the last byte of the data is out before its checksum is in. Only bzip2 checks a block together with its last
+    byte, and keeps that to itself.
     """
-    file.seek(start)
     decompressor = _NEW[codec]()
+    inputs = _again(file, start, last)
     done, data = 0, b""
     saved = bytearray()
-    try:
-        while not decompressor.eof:
-            if decompressor.needs_input and not (data := file.read(INPUT_BYTES)):
-                break
+    while not decompressor.eof:
+        try:
             output = decompressor.decompress(data, min(OUTPUT_BYTES, given - done) if done < given else 1)
-            data = b""
-            if done >= given:
-                saved += output
-            done += len(output)
-    except _ERRORS:
-        pass
+        except _ERRORS:
+            break
+        if done >= given:
+            saved += output
+            if len(saved) == OUTPUT_BYTES:  # igzip fails ahead of what it is asked for
+                yield bytes(saved)
+                saved.clear()
+        done += len(output)
+        data = b""
+        if not output and decompressor.needs_input and not (data := next(inputs, b"")):
+            break
     yield bytes(saved)
+
+
+def _again(file: BinaryIO, start: int, last: int) -> Iterator[bytes]:
+    """The bytes of a file from `start` on, in pieces up to `last` and from there one by one."""
+    file.seek(start)
+    while (size := min(INPUT_BYTES, last - file.tell())) and (data := file.read(size)):
+        yield data
+    for byte in file.read(INPUT_BYTES):
+        yield bytes([byte])

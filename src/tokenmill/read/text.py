@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,16 +46,17 @@ class TextReader:
             result.rejects.append(block.broken)
         if block.data or not block.broken:
             result.records += 1
-            self._take(block.data, result)
+            self._take(block.data, result, whole=not block.broken)
         if not result.texts:
             result.numbers = []
         if self._with_ids:
             result.ids = [b"null"] * len(result.texts)
         return result
 
-    def _take(self, data: bytes, result: Documents) -> None:
+    def _take(self, data: bytes, result: Documents, *, whole: bool) -> None:
         try:
-            text = data.removeprefix(BOM).decode()
+            # Where the file breaks off inside a character, only that is lost.
+            text = codecs.getincrementaldecoder("utf-8")().decode(data.removeprefix(BOM), final=whole)
         except UnicodeDecodeError as error:
             detail = f"{error.reason} at byte {error.start} of the file"
             result.rejects.append(_reject(Reason.INVALID_UTF8, detail, data))
