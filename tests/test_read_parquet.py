@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -87,17 +88,27 @@ def test_a_row_group_with_other_rows_than_its_footer_tells_of_loses_none_silentl
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.timestamp("ns"), pa.timestamp("us"), pa.date32(), pa.duration("us"), pa.time64("ns")]
+    ("kind", "values", "written"),
+    [
+        (pa.timestamp("ns"), [0, 2**62 + 1], ["1970-01-01 00:00:00.000000000", "2116-02-20 23:53:38.427387905"]),
+        (pa.timestamp("us"), [0, 2**62 + 1], ["1970-01-01 00:00:00.000000", f"<value out of range: {2**62 + 1}>"]),
+        (pa.timestamp("ms"), [0, 253402300800000], ["1970-01-01 00:00:00.000", "10000-01-01 00:00:00.000"]),
+        (pa.date32(), [0, 2**30], ["1970-01-01", f"<value out of range: {2**30}>"]),
+        (pa.time64("ns"), [0, 1], ["00:00:00.000000000", "00:00:00.000000001"]),
+        (pa.duration("us"), [0, 2**62 + 1], [0, 2**62 + 1]),
+    ],
+    ids=["nanoseconds", "microseconds", "milliseconds", "days", "time of day", "duration"],
 )
-def test_times_as_ids_are_written_whatever_they_are(tmp_path: Path, kind: pa.DataType) -> None:
+def test_times_as_ids_are_written_whatever_they_are(
+    tmp_path: Path, kind: pa.DataType, values: list[int], written: list[object]
+) -> None:
     """Python's own types cannot hold all of them."""
     path = tmp_path / "a.parquet"
-    far = {pa.date32(): 2**30, pa.time64("ns"): 1}.get(kind, 2**62 + 1)
-    times = pa.array([0, far], pa.int32() if kind == pa.date32() else pa.int64())
+    times = pa.array(values, pa.int32() if kind == pa.date32() else pa.int64())
     pq.write_table(pa.table({"text": ["a", "b"], "id": times.view(kind)}), path)
     (found,) = read(path, id_field="id")
     assert found.ids is not None
-    assert b"null" not in found.ids
+    assert [json.loads(i) for i in found.ids] == written
 
 
 def test_an_id_that_is_no_text_is_null(tmp_path: Path) -> None:
@@ -114,11 +125,14 @@ def test_an_index_beyond_the_dictionary_costs_one_row() -> None:
     assert isinstance(broken, pa.ArrowException)
 
 
-def test_a_text_over_the_limit_is_rejected(tmp_path: Path) -> None:
+def test_a_text_of_exactly_the_largest_size_is_a_document_and_a_byte_more_a_reject(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": ["a", "x" * 100]}), path)
+    pq.write_table(pa.table({"text": ["a", "ü" * 25, "ü" * 25 + "x", "b"]}), path)
     (found,) = read(path, max_document_bytes=50)
-    assert (found.texts, found.rejects[0].reason) == (["a"], Reason.TOO_LARGE)
+    assert (found.texts, found.numbers, found.records) == (["a", "ü" * 25, "b"], [0, 1, 3], 4)
+    (reject,) = found.rejects
+    assert (reject.reason, reject.record, reject.offset) == (Reason.TOO_LARGE, 2, 2)
+    assert reject.detail == "the text has 51 bytes, more than --max-document-bytes 50"
 
 
 def test_row_group_ranges_cover_the_file(tmp_path: Path) -> None:
@@ -136,6 +150,26 @@ def test_reading_goes_on_at_a_row(tmp_path: Path, offset: int) -> None:
     values = [f"document {n}" for n in range(100)]
     pq.write_table(pa.table({"text": values}), path, row_group_size=9)
     assert all_texts(read(path, offset=offset)) == values[offset:]
+
+
+def test_blocks_of_a_resumed_file_tell_their_true_row_so_that_it_can_be_resumed_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    values = [f"document {n}" for n in range(30)]
+    pq.write_table(pa.table({"text": values}), path, row_group_size=12)
+    reader = ParquetReader(path, WHOLE, Config(inputs=("in",), output=Path("out")))
+    for offset in range(30):
+        blocks = list(reader.blocks(offset))
+        assert blocks[0].offset == offset
+        for block in blocks:
+            assert reader.parse(block).texts[0] == values[block.offset]
+            assert all_texts(read(path, offset=block.offset)) == values[block.offset :]
+
+
+def test_rejects_of_a_resumed_file_tell_their_true_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a", "b", None, "c", None]}), path)
+    (found,) = read(path, offset=1)
+    assert [(r.record, r.offset) for r in found.rejects] == [(1, 2), (3, 4)]
 
 
 def test_a_missing_column_rejects_its_rows_and_names_the_others(tmp_path: Path) -> None:

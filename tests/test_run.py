@@ -62,6 +62,19 @@ def test_every_format_gives_the_same_documents(inputs: Path, tmp_path: Path, run
     assert sources[-2:] == [("f.parquet", 7), ("g.txt", 1)]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl.zst", "a.jsonl"])
+@pytest.mark.parametrize("kind", [0x50, 0x5F])
+def test_skippable_frames_of_zstd_are_no_data(inputs: Path, tmp_path: Path, run: Run, name: str, kind: int) -> None:
+    """First, between and last, as tools for seeking and signing write them; whatever the name says."""
+    frame = bytes([kind]) + b"\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"index"
+    one, two = zstd.compress(texts("one")), zstd.compress(texts("two"))
+    (inputs / name).write_bytes(frame + one + frame + two + frame)
+    ledger = run().ledger
+    assert documents(tmp_path / "out") == [b"one", b"two"]
+    assert (ledger.records, ledger.rejected) == (2, 0)
+    assert tokenmill.open(tmp_path / "out").manifest["inputs"][0]["codec"] == "zstd"
+
+
 def test_the_sidecar_leads_back_to_the_line(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(b"\n" + texts("one") + b"broken\n" + texts("", "two"))
     run()
