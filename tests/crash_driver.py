@@ -5,11 +5,13 @@
 A write step is a write of array data (half of it is written), a forced flush, a rename, a removal or a truncation.
 Without ERROR the child dies there, as of `kill -9`; with one, such as ENOSPC, the step fails with it, and the run must
 end with an OutputError that says how to go on. For every STRIDE-th n until a child lives to the end: go wrong at step
-n, run again undisturbed with another engine, compare with an undisturbed run.
+n, look at what is there, run again undisturbed with another engine, compare with an undisturbed run.
 Then, for crashes, the hard case: die at every n-th step, again and again, until the job is done. Prints how often a
 step went wrong.
 
-This process never encodes anything itself: a fork of a process whose tokenizer has threads would hang.
+This process never encodes anything itself: a fork of a process whose tokenizer has threads would hang. But it loads
+all that a run will need, so that its children need not. And it does not wait for the disk, which a dead process leaves
+as it is; what is lost with the power is the subject of test_durability.py.
 """
 
 from __future__ import annotations
@@ -22,15 +24,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastokens  # noqa: F401 - see above
+import tokenizers  # noqa: F401
+
 import tokenmill
+import tokenmill.encode.torture
+import tokenmill.engines.enhanced
+import tokenmill.engines.streaming
+import tokenmill.execute
+import tokenmill.plan.cut
 import tokenmill.read.lines
+import tokenmill.read.parquet
+import tokenmill.read.text
 import tokenmill.write
 from tests.conftest import tree
+from tests.whole import faults
 from tokenmill.config import RejectLimit
 from tokenmill.errors import OutputError
 
 
-def count_steps(die_at: int, error: int = 0) -> None:
+def count_steps(die_at: int, error: int = 0) -> Callable[[], int]:
     """Make every write step of this process count, and the `die_at`-th its last, or fail with this error."""
     taken = 0
 
@@ -53,6 +66,7 @@ def count_steps(die_at: int, error: int = 0) -> None:
 
         setattr(module, name, counted)
 
+    os.fsync = lambda fd: None  # noqa: ARG005 - its name is part of the type
     for name in ("fsync", "rename", "unlink", "rmdir", "truncate"):
         before(os, name)
     write_all = tokenmill.write._write_all
@@ -63,84 +77,82 @@ def count_steps(die_at: int, error: int = 0) -> None:
         write_all(file, data)
 
     tokenmill.write._write_all = counted_write
+    return lambda: taken
 
 
-# Blocks of a few lines, so that a file has many and a restart falls between any two of them.
+# Blocks of a few lines, so that a file has many and a restart falls between any two of them; and several units.
 tokenmill.read.lines.BLOCK_BYTES = 200
+tokenmill.plan.cut.MIN_UNIT_BYTES = 4000
+tokenmill.plan.cut.FILE_COST_BYTES = 0
 
 
 def in_child(
     source: Path, output: Path, tokenizer: str, die_at: int, engine: str = "streaming", error: int = 0
-) -> bool:
-    """Whether the job was finished by a child that dies, or fails, at this step (0: lives)."""
+) -> int | None:
+    """How many steps a child took to finish the job that dies, or fails, at this step (0: lives); None if it did."""
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            count_steps(die_at, error)
+            steps = count_steps(die_at, error)
             config = tokenmill.Config(
                 inputs=(str(source),),
                 output=output,
                 tokenizer=tokenizer,
                 seq_len=8,
-                sequences_per_chunk=37,
+                sequences_per_chunk=40,
                 max_rejects=RejectLimit(share=1.0),
                 id_field="id",
                 engine=engine,
             )
-            os._exit(0 if tokenmill.run(config).complete else 3)
+            complete = tokenmill.run(config).complete
+            os.write(write_end, b"%d" % steps())
+            os._exit(0 if complete else 3)
         except OutputError as problem:
             os._exit(99 if error and "again" in str(problem) else 2)
         except BaseException as problem:
             print(f"step {die_at}: {problem!r}", file=sys.stderr)
             os._exit(1)
+    os.close(write_end)
+    with open(read_end, "rb") as told:
+        steps_taken = told.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code not in (0, 99):
         raise SystemExit(f"the job failed with {code} when it was to die at step {die_at}")
-    return code == 0
-
-
-def count_all(source: Path, output: Path, tokenizer: str, engine: str) -> int:
-    """How many steps an undisturbed run takes, found by dying later and later."""
-    low, high = 1, 2
-    while not in_child(source, output, tokenizer, high, engine):
-        shutil.rmtree(output)
-        low, high = high, 2 * high
-    shutil.rmtree(output)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if in_child(source, output, tokenizer, middle, engine):
-            high = middle
-        else:
-            low = middle
-        shutil.rmtree(output)
-    return low
+    return int(steps_taken) if code == 0 else None
 
 
 def main() -> None:
     source, work, tokenizer = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     engine, stride = sys.argv[4], int(sys.argv[5])
     error: int = getattr(errno, sys.argv[6]) if len(sys.argv) > 6 else 0
-    assert in_child(source, work / "whole", tokenizer, 0)
+    steps = in_child(source, work / "whole", tokenizer, 0, engine)
+    assert steps
     expected = tree(work / "whole")
-    steps = count_all(source, work / "counted", tokenizer, engine)
-    crashes, step = 0, 0
-    while True:
-        step += stride
-        output = work / "crashed"
+    crashes = 0
+    output = work / "crashed"
+    for step in range(stride, steps + 1, stride):
         finished = in_child(source, output, tokenizer, step, engine, error)
-        if finished and not (error and step < steps):
-            break  # there are no more steps; that a temporary file could not be removed is no failure
+        # That a temporary file could not be removed is no failure.
+        assert finished is None or error, f"the job went on after it died at step {step}"
         crashes += 1
-        assert in_child(source, output, tokenizer, 0)
+        check(output, expected, f"step {step}")
+        in_child(source, output, tokenizer, 0)
         assert tree(output) == expected, f"other output after a crash at step {step}"
         shutil.rmtree(output)
-    for period in () if error else (35, 47, step // 2):
+    for period in () if error else (35, 47, steps // 2):
         output = work / f"every-{period}"
-        while not in_child(source, output, tokenizer, period, engine):
+        while in_child(source, output, tokenizer, period, engine) is None:
             crashes += 1
-            assert crashes < 10 * step, f"no progress when every step {period} is the last"
+            assert crashes < 10 * steps, f"no progress when every step {period} is the last"
+            check(output, expected, f"every step {period}")
         assert tree(output) == expected, f"other output after crashes at every step {period}"
     print(crashes)
+
+
+def check(output: Path, expected: dict[str, bytes], crash: str) -> None:
+    """What is there now, before anybody mends it."""
+    assert not (wrong := [*faults(tree(output), [expected])]), f"after a crash at {crash}: {wrong}"
 
 
 if __name__ == "__main__":
