@@ -10,6 +10,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,16 +105,28 @@ def tokenmill(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(python("-m", "tokenmill", *arguments), capture_output=True, text=True, timeout=STUCK)
 
 
-def start_and_stop(how: str, what: object, arguments: list[str]) -> subprocess.Popen[str]:
-    """A run that has stopped itself, see tests.self_stopping."""
-    command = python("-m", "tests.self_stopping", how, what, *arguments)
-    process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status), process.stderr and process.stderr.read()
-    return process
+Process = subprocess.Popen[str]
+Stopped = Callable[[str, object, list[str]], Process]
 
 
-def go_on(process: subprocess.Popen[str]) -> str:
+@pytest.fixture
+def stopped() -> Iterator[Stopped]:
+    """Starts runs that stop themselves, see tests.self_stopping, and returns when they have."""
+    with ExitStack() as processes:
+
+        def start(how: str, what: object, arguments: list[str]) -> Process:
+            command = python("-m", "tests.self_stopping", how, what, *arguments)
+            process = processes.enter_context(Process(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True))
+            processes.callback(process.kill)
+            found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            assert found is not None
+            assert found.si_code == os.CLD_STOPPED, process.communicate()[1]
+            return process
+
+        yield start
+
+
+def go_on(process: Process) -> str:
     """What it says until it ends."""
     process.send_signal(signal.SIGCONT)
     return process.communicate(timeout=STUCK)[1]
@@ -130,10 +144,12 @@ def chunks(output: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_cleanly_and_says_how_to_resume(job: list[str], tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_cleanly_and_says_how_to_resume(
+    job: list[str], stopped: Stopped, tmp_path: Path, number: signal.Signals
+) -> None:
     """It comes in the middle of the second file, which is one block, and no other block is begun after it."""
     fresh = output_of(job, tmp_path / "fresh")
-    process = start_and_stop("after", IN_THE_SECOND_FILE, job)
+    process = stopped("after", IN_THE_SECOND_FILE, job)
     process.send_signal(number)
     said = go_on(process)
     assert process.returncode == 130, said
@@ -147,7 +163,7 @@ def test_a_signal_stops_cleanly_and_says_how_to_resume(job: list[str], tmp_path:
     assert tree(tmp_path / "out") == fresh
 
 
-def test_a_signal_stops_even_while_one_huge_document_is_encoded(inputs: Path, tmp_path: Path) -> None:
+def test_a_signal_stops_even_while_one_huge_document_is_encoded(inputs: Path, stopped: Stopped, tmp_path: Path) -> None:
     """Megabytes of one letter keep the tokenizer busy for a second, without a step of Python in between.
 
     The run is given a tenth of a second to stop by itself, so that it need not be busy for longer.
@@ -155,7 +171,7 @@ def test_a_signal_stops_even_while_one_huge_document_is_encoded(inputs: Path, tm
     assert GRACE_SECONDS < 2, "what is promised"
     (inputs / "a.jsonl").write_bytes(texts("a" * 4_000_000))
     encoded = tmp_path / "encoded"
-    process = start_and_stop("encoding", encoded, ["run", str(inputs), str(tmp_path / "out"), "--engine", "streaming"])
+    process = stopped("encoding", encoded, ["run", str(inputs), str(tmp_path / "out"), "--engine", "streaming"])
     process.send_signal(signal.SIGINT)
     said = go_on(process)
     assert process.returncode == 130, said
@@ -164,8 +180,8 @@ def test_a_signal_stops_even_while_one_huge_document_is_encoded(inputs: Path, tm
     assert not any((tmp_path / "out" / "units").glob("*.json"))
 
 
-def test_temporary_files_of_a_dead_run_are_cleaned_up(job: list[str], tmp_path: Path) -> None:
-    process = start_and_stop("after", "00000.checkpoint.json", job)
+def test_temporary_files_of_a_dead_run_are_cleaned_up(job: list[str], stopped: Stopped, tmp_path: Path) -> None:
+    process = stopped("after", "00000.checkpoint.json", job)
     process.kill()
     process.communicate()
     (tmp_path / "out" / "tmp" / "leftover").write_text("x")
@@ -177,9 +193,9 @@ def test_temporary_files_of_a_dead_run_are_cleaned_up(job: list[str], tmp_path: 
     assert {p.name for p in (tmp_path / "out").iterdir() if p.is_dir()} == {"chunks", "units", "logs"}
 
 
-def test_a_second_process_in_the_directory_is_refused(job: list[str], tmp_path: Path) -> None:
+def test_a_second_process_in_the_directory_is_refused(job: list[str], stopped: Stopped, tmp_path: Path) -> None:
     """Whatever it wants; and the first one goes on undisturbed."""
-    first = start_and_stop("after", IN_THE_SECOND_FILE, job)
+    first = stopped("after", IN_THE_SECOND_FILE, job)
     before = tree(tmp_path / "out")
     for second in (tokenmill(job), tokenmill([*job, "--overwrite"])):
         assert second.returncode == 1
@@ -194,11 +210,11 @@ def test_a_full_disk_is_a_clear_error_and_the_job_goes_on_afterwards(job: list[s
     """A limit on the size of files stands for the full disk: writing fails in the middle of a chunk."""
     job = [*job, "--sequences-per-chunk", "200"]  # 25 kB, and larger than the tokenizer, which is written first
     limited = ["bash", "-c", f"trap '' XFSZ; ulimit -f 12; exec {shlex.join(python('-m', 'tokenmill', *job))}"]
-    stopped = subprocess.run(limited, capture_output=True, text=True)
-    assert stopped.returncode == 1
-    assert "cannot write unit" in stopped.stderr
-    assert "run the same command again" in stopped.stderr
-    assert "Traceback" not in stopped.stderr
+    failed = subprocess.run(limited, capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert "cannot write unit" in failed.stderr
+    assert "run the same command again" in failed.stderr
+    assert "Traceback" not in failed.stderr
     again = tokenmill(job)
     assert again.returncode == 0, again.stderr
     assert tree(tmp_path / "out") == output_of(job, tmp_path / "fresh")
