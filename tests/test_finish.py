@@ -430,7 +430,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, content: str) -> None:
 def test_a_unit_that_is_run_again_is_as_it_was(tmp_path: Path) -> None:
     job = finished(tmp_path, texts("abc") + b"broken\n", max_rejects="100%")
     before = {p: p.read_bytes() for p in job.store.units.iterdir()}
-    job.store.reset(job.plan.unit(0))
+    job.store.reset([job.plan.unit(0)])
     assert list(job.store.units.iterdir()) == []
     run_unit(job, job.plan.unit(0), ByteEncoder(), Told())
     assert {p: p.read_bytes() for p in job.store.units.iterdir()} == before

@@ -331,14 +331,14 @@ def test_a_unit_interrupted_after_any_checkpoint_ends_as_if_it_had_not_been(
     assert first.ledger == replace(wanted.ledger, padding=0, rows=0, dropped_tokens=0, dropped_documents=0)
     assert count["checkpoints"] > 8
     for place in range(1, count["checkpoints"] + 1):
-        job.store.reset(unit)
+        job.store.reset([unit])
         assert attempt(after(place))[0] is None
         receipt, told = attempt(lambda: None)
         assert receipt == wanted
         assert written(job) == whole
         # A resumed unit tells first what it had before, so that the second run told of everything.
         assert (told.ledger, told.bytes) == (first.ledger, unit.size)
-    job.store.reset(unit)
+    job.store.reset([unit])
     # After a restart the batches of the block come again: who stops at the first checkpoint each time gets nowhere.
     runs = 1
     while attempt(after(6 if batches else 1))[0] is None:
@@ -403,7 +403,7 @@ def test_a_dropped_tail_is_counted_and_written_nowhere(tmp_path: Path) -> None:
     ledger = receipt.ledger
     assert (ledger.rows, ledger.dropped_tokens, ledger.dropped_documents, ledger.padding) == (2, 0, 0, 0)
     job = job_of(tmp_path, {"a.jsonl": texts("abcd", "f", "g")}, tail="drop", overwrite=True)
-    job.store.reset(job.plan.unit(0))
+    job.store.reset([job.plan.unit(0)])
     (receipt,) = run_all(job)
     ledger = receipt.ledger
     assert (ledger.rows, ledger.dropped_tokens, ledger.dropped_documents, ledger.documents) == (2, 1, 1, 3)

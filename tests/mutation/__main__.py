@@ -16,24 +16,22 @@ import fnmatch
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
-import msgspec
-
 from tests.mutation.bugs import bug_tasks
-from tests.mutation.cover import Cover
+from tests.mutation.cover import Cover, read_cover
 from tests.mutation.execute import PROJECT, Outcome, Task, execute, preload
 from tests.mutation.generate import Mutant, excused_lines, generate
 
-PACKAGE = PROJECT / "src" / "tokenmill"
+PACKAGE = "src/tokenmill"
 FOLDER = PROJECT / "build" / "mutants"
 RESULTS = FOLDER / "results.jsonl"
-COVER = FOLDER / "cover.json"
+COVER = FOLDER / "cover"
 SCOPE = ["records.py", "store.py", "finish.py", "manifest.py", "pack.py", "process.py", "unit.py", "write.py"]
 SCOPE += ["plan/*", "read/*", "encode/*"]
 CORE = ["pack.py", "unit.py", "write.py", "store.py", "records.py", "finish.py"]
@@ -59,7 +57,7 @@ def main() -> int:
         RESULTS.unlink(missing_ok=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     modules = [m for m in sorted(_modules()) if any(fnmatch.fnmatch(m, pattern) for pattern in args.modules)]
-    mutants = {module: generate((PACKAGE / module).read_text()) for module in modules}
+    mutants = {module: generate(_source(module)) for module in modules}
     known = _known(mutants)
     if args.survivors:
         known = {key: outcome for key, outcome in known.items() if outcome["status"] != "survived"}
@@ -71,11 +69,15 @@ def main() -> int:
 
 
 def _modules() -> Iterator[str]:
-    return (path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+    return (path.relative_to(PROJECT / PACKAGE).as_posix() for path in (PROJECT / PACKAGE).rglob("*.py"))
+
+
+def _source(module: str) -> str:
+    return (PROJECT / PACKAGE / module).read_text()
 
 
 def _digest(module: str) -> str:
-    return hashlib.sha256((PACKAGE / module).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(_source(module).encode()).hexdigest()[:16]
 
 
 def _known(mutants: dict[str, list[Mutant]]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -94,22 +96,13 @@ def _cover() -> Cover:
     newest = max(p.stat().st_mtime_ns for top in ("src", "tests") for p in (PROJECT / top).rglob("*.py"))
     if not COVER.exists() or COVER.stat().st_mtime_ns < newest:
         print("finding out which tests reach which line", flush=True)
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "tests.mutation.cover",
-            "-p",
-            "no:xdist",
-            "-o",
-            "addopts=",
-        ]
+        shutil.rmtree(COVER, ignore_errors=True)
+        COVER.mkdir()
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutation.cover"]
         ignored = [f"--ignore={path}" for path in NOT_FOR_MUTANTS]
-        environment = os.environ | {"TOKENMILL_COVER": str(COVER), "PYTHONPATH": str(PROJECT)}
+        environment = os.environ | {"TOKENMILL_COVER": str(COVER), "PYTHONPATH": f"{PROJECT}:{PROJECT / 'src'}"}
         subprocess.run([*command, *ignored], cwd=PROJECT, env=environment, check=True, stdout=subprocess.DEVNULL)
-    return msgspec.json.decode(COVER.read_bytes(), type=Cover)
+    return read_cover(COVER)
 
 
 def _tasks(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], Any], cover: Cover) -> Iterator[Task]:
@@ -117,7 +110,7 @@ def _tasks(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], Any], 
         for mutant in found:
             if (module, mutant.number) not in known:
                 tests, seconds = _within(cover, cover.reaching(module, mutant.lines))
-                yield Task(module, mutant, tests, seconds)
+                yield Task(f"{PACKAGE}/{module}", mutant, tests, seconds)
 
 
 def _within(cover: Cover, tests: list[str]) -> tuple[list[str], float]:
@@ -131,25 +124,30 @@ def _within(cover: Cover, tests: list[str]) -> tuple[list[str], float]:
 
 
 def _try(tasks: list[Task], jobs: int) -> None:
-    digests = {module: _digest(module) for module in {t.module for t in tasks}}
+    digests = {module: _digest(module) for module in {_module(t) for t in tasks}}
     counts: Counter[str] = Counter()
     with RESULTS.open("a") as file:
 
         def write(outcome: Outcome) -> None:
-            file.write(json.dumps(asdict(outcome) | {"digest": digests[outcome.module]}) + "\n")
+            task, module = outcome.task, _module(outcome.task)
+            entry = {"module": module, "number": task.mutant.number, "line": task.mutant.line, "what": task.mutant.what}
+            file.write(json.dumps(entry | {"status": outcome.status, "digest": digests[module]}) + "\n")
             file.flush()
             counts[outcome.status] += 1
             if outcome.status == "survived":
-                print(f"survived: {outcome.module}:{outcome.line}  {outcome.what}", flush=True)
+                print(f"survived: {module}:{task.mutant.line}  {task.mutant.what}", flush=True)
             elif counts.total() % 100 == 0:
                 print(f"{counts.total():,} of {len(tasks):,}: {dict(counts)}", flush=True)
 
         for task in tasks:
             if not task.tests:
-                m = task.mutant
-                write(Outcome(task.module, m.number, m.line, m.what, "survived", 0.0))
+                write(Outcome(task, "survived"))
         for outcome in execute((t for t in tasks if t.tests), FOLDER, jobs):
             write(outcome)
+
+
+def _module(task: Task) -> str:
+    return task.file.removeprefix(f"{PACKAGE}/")
 
 
 def _try_bugs(jobs: int) -> int:
@@ -159,10 +157,8 @@ def _try_bugs(jobs: int) -> int:
     for outcome in execute(tasks, FOLDER, jobs):
         if outcome.status == "survived":
             missed += 1
-            print(
-                f"not noticed: {outcome.module}:{outcome.line}  {outcome.what} ({tasks[outcome.number].tests[0]})",
-                flush=True,
-            )
+            task = outcome.task
+            print(f"not noticed: {task.file}:{task.mutant.line}  {task.mutant.what} ({task.tests[0]})", flush=True)
     print(f"{len(tasks) - missed} of {len(tasks)} bugs noticed")
     return 1 if missed else 0
 
@@ -171,7 +167,7 @@ def _report(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], dict[
     rows = []
     for module, found in mutants.items():
         statuses = Counter(known[module, m.number]["status"] for m in found if (module, m.number) in known)
-        excused = len(excused_lines((PACKAGE / module).read_text()))
+        excused = len(excused_lines(_source(module)))
         rows.append((module, statuses.total(), statuses.total() - statuses["survived"], excused))
     for module, total, killed, excused in rows:
         marked = f", {excused} lines excused" if excused else ""

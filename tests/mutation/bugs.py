@@ -15,7 +15,6 @@ from tests.mutation.execute import PROJECT, Task
 from tests.mutation.generate import Mutant
 
 BUGS = Path(__file__).with_name("bugs.json")
-TOP = "src/tokenmill/"
 # Long enough for the slowest of the tests by itself.
 SECONDS = 60.0
 
@@ -44,4 +43,4 @@ def read_bugs() -> list[Bug]:
 def bug_tasks() -> Iterator[Task]:
     for number, bug in enumerate(read_bugs()):
         mutant = Mutant(number, bug.line, frozenset(), bug.what, bug.source())
-        yield Task(bug.file.removeprefix(TOP), mutant, [bug.test], SECONDS)
+        yield Task(bug.file, mutant, [bug.test], SECONDS)

@@ -1,7 +1,7 @@
 """Which tests reach which line of the package, and how long each of them takes.
 
-A plugin of pytest: `pytest -p tests.mutation.cover` runs the suite under coverage and writes what it found to the file
-that TOKENMILL_COVER names. What runs in other processes is not seen.
+A plugin of pytest: `pytest -p tests.mutation.cover` runs the suite under coverage, and each of its processes writes
+what it found to a file of the folder that TOKENMILL_COVER names. What runs in processes that tests start is not seen.
 """
 
 from __future__ import annotations
@@ -29,6 +29,18 @@ class Cover(msgspec.Struct):
         by_line = self.tests.get(module, {})
         found = {test for line in lines or by_line for test in by_line.get(line, ())}
         return sorted(found, key=lambda test: (self.seconds[test], test))
+
+
+def read_cover(folder: Path) -> Cover:
+    """What all processes found."""
+    whole = Cover({}, {})
+    for path in sorted(folder.glob("*.json")):
+        found = msgspec.json.decode(path.read_bytes(), type=Cover)
+        whole.seconds |= found.seconds
+        for module, lines in found.tests.items():
+            for line, tests in lines.items():
+                whole.tests.setdefault(module, {}).setdefault(line, []).extend(tests)
+    return whole
 
 
 _recorder = coverage.Coverage(data_file=None, source_pkgs=["tokenmill"], concurrency=["thread"])
@@ -59,4 +71,5 @@ def pytest_sessionfinish() -> None:
     for path in data.measured_files():
         lines = {n: [t for t in names if t in quick] for n, names in data.contexts_by_lineno(path).items()}
         tests[path.split("/src/tokenmill/")[1]] = {n: names for n, names in lines.items() if names}
-    Path(os.environ["TOKENMILL_COVER"]).write_bytes(msgspec.json.encode(Cover(quick, tests)))
+    target = Path(os.environ["TOKENMILL_COVER"]) / f"{os.getpid()}.json"
+    target.write_bytes(msgspec.json.encode(Cover(quick, tests)))

@@ -33,9 +33,9 @@ MEMORY_BYTES = 8 << 30
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A mutant of a module, the tests to run and how long they take without it."""
+    """A mutant of a file of the project, the tests to run and how long they take without it."""
 
-    module: str
+    file: str
     mutant: Mutant
     tests: list[str]
     seconds: float
@@ -43,12 +43,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    module: str
-    number: int
-    line: int
-    what: str
+    """`status`: killed, survived or timeout, which is as good as killed."""
+
+    task: Task
     status: str
-    seconds: float
 
 
 class Worker:
@@ -70,12 +68,9 @@ class Worker:
         for name in ("src", "tests"):
             compileall.compile_dir(folder / name, quiet=1, invalidation_mode=by_content)
 
-    def path(self, module: str) -> Path:
-        return self.folder / "src" / "tokenmill" / module
-
     def start(self, task: Task) -> int:
         """The process that runs the tests on the mutant."""
-        self.path(task.module).write_text(task.mutant.source)
+        (self.folder / task.file).write_text(task.mutant.source)
         child = os.fork()
         if child == 0:
             try:
@@ -84,8 +79,8 @@ class Worker:
                 os._exit(3)
         return child
 
-    def restore(self, module: str) -> None:
-        shutil.copy2(PROJECT / "src" / "tokenmill" / module, self.path(module))
+    def restore(self, task: Task) -> None:
+        shutil.copy2(PROJECT / task.file, self.folder / task.file)
 
     def _run(self, tests: list[str]) -> int:
         os.setsid()
@@ -129,11 +124,10 @@ def execute(tasks: Iterable[Task], folder: Path, jobs: int) -> Iterator[Outcome]
             worker = idle.pop()
             running[worker.start(task)] = (worker, task, time.monotonic())
         for child, status in _ended(running):
-            worker, task, begun = running.pop(child)
-            worker.restore(task.module)
+            worker, task, _ = running.pop(child)
+            worker.restore(task)
             idle.append(worker)
-            m = task.mutant
-            yield Outcome(task.module, m.number, m.line, m.what, status, round(time.monotonic() - begun, 2))
+            yield Outcome(task, status)
         time.sleep(0.005)
 
 
