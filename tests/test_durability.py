@@ -16,7 +16,7 @@ import pytest
 import tokenmill
 from tests.conftest import Run, jsonl, tree
 from tests.power_loss import Disk, Remains
-from tests.whole import RECEIPT, Files, faults, lost_progress
+from tests.whole import CHECKPOINT, RECEIPT, Files, faults, lost_progress
 from tokenmill.config import RejectLimit
 from tokenmill.errors import DifferentJobError
 
@@ -169,17 +169,26 @@ def test_a_power_loss_at_any_step_leaves_nothing_that_is_not_whole_and_the_job_g
 def test_a_power_loss_while_an_interrupted_job_goes_on_leaves_nothing_that_is_not_whole(
     corpus: Path, out: Path, watch: Watch, run: Run
 ) -> None:
-    """It is lost twice: the second run begins with what the first one left."""
+    """It is lost twice: the second run begins with what the first one left, also where that is a chunk too many."""
     assert corpus.exists()
     options = OPTIONS | {"engine": "enhanced"}
     first = watch(lambda: run(output=out, **options))
-    begun = [r for r in first.remains if r.least and any("checkpoint" in name for name in r.below("out/units"))]
-    for each in begun[:: len(begun) // 5]:
+    whole = [r for r in first.remains if not [*lost_progress(r.below("out"), first.after)]]
+    begun = [r for r in whole if next_chunk(r.below("out"))]
+    beyond = [r for r in begun if next_chunk(files := r.below("out")) in files]
+    for each in begun[:: len(begun) // 3] + beyond[:: len(beyond) // 3]:
         shutil.rmtree(out)
         each.write(out.parent)
         again = watch(lambda: run(output=out, **options))
         check(again)
         assert again.after == first.after
+
+
+def next_chunk(files: Files) -> str:
+    """The chunk at which an interrupted unit goes on, if there is one."""
+    for match in filter(None, map(CHECKPOINT.fullmatch, files)):
+        return f"chunks/{match[1]}-{len(json.loads(files[match[0]])['chunks']):04d}.npy"
+    return ""
 
 
 def test_a_power_loss_while_a_unit_is_done_again_leaves_no_receipt_and_no_manifest_for_what_is_gone(
