@@ -14,10 +14,6 @@ import coverage
 import msgspec
 import pytest
 
-# Longer ones start processes or generate corpora: a mutant must be found without them.
-LONGEST_SECONDS = 8.0
-
-
 class Cover(msgspec.Struct):
     """Seconds of each test, and module -> line -> the tests that reach it."""
 
@@ -65,11 +61,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish() -> None:
     _recorder.stop()
-    quick = {test: seconds for test, seconds in _seconds.items() if seconds <= LONGEST_SECONDS}
     data = _recorder.get_data()
     tests: dict[str, dict[int, list[str]]] = {}
     for path in data.measured_files():
-        lines = {n: [t for t in names if t in quick] for n, names in data.contexts_by_lineno(path).items()}
+        lines = {n: [t for t in names if t in _seconds] for n, names in data.contexts_by_lineno(path).items()}
         tests[path.split("/src/tokenmill/")[1]] = {n: names for n, names in lines.items() if names}
     target = Path(os.environ["TOKENMILL_COVER"]) / f"{os.getpid()}.json"
-    target.write_bytes(msgspec.json.encode(Cover(quick, tests)))
+    target.write_bytes(msgspec.json.encode(Cover(_seconds, tests)))
