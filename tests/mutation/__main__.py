@@ -101,7 +101,11 @@ def _cover() -> Cover:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutation.cover"]
         ignored = [f"--ignore={path}" for path in NOT_FOR_MUTANTS]
         environment = os.environ | {"TOKENMILL_COVER": str(COVER), "PYTHONPATH": f"{PROJECT}:{PROJECT / 'src'}"}
-        subprocess.run([*command, *ignored], cwd=PROJECT, env=environment, check=True, stdout=subprocess.DEVNULL)
+        log = FOLDER / "cover.log"
+        with log.open("wb") as file:
+            done = subprocess.run([*command, *ignored], cwd=PROJECT, env=environment, stdout=file, stderr=file)
+        if done.returncode:
+            print(f"some tests failed, and are not used: see {log}", flush=True)
     return read_cover(COVER)
 
 

@@ -14,6 +14,7 @@ import coverage
 import msgspec
 import pytest
 
+
 class Cover(msgspec.Struct):
     """Seconds of each test, and module -> line -> the tests that reach it."""
 
@@ -41,6 +42,7 @@ def read_cover(folder: Path) -> Cover:
 
 _recorder = coverage.Coverage(data_file=None, source_pkgs=["tokenmill"], concurrency=["thread"])
 _seconds: dict[str, float] = {}
+_failed: set[str] = set()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -57,10 +59,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
+    if report.failed:
+        _failed.add(report.nodeid)
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     _recorder.stop()
+    if session.config.getoption("numprocesses", 0):
+        return  # the others do the work
+    for test in _failed:
+        del _seconds[test]  # under coverage, for whatever reason: it would kill every mutant
     data = _recorder.get_data()
     tests: dict[str, dict[int, list[str]]] = {}
     for path in data.measured_files():
