@@ -14,9 +14,12 @@ import pytest
 import xxhash
 
 from tests.conftest import Run, jsonl, texts, tree
+from tokenmill.check.source import choose
 from tokenmill.check.verify import ALL, verify
 from tokenmill.cli import main
 from tokenmill.errors import ConfigError, InputError
+from tokenmill.plan.sniff import fingerprint_of
+from tokenmill.records import InputFile
 
 OPTIONS: dict[str, Any] = {"sequences_per_chunk": 4, "id_field": "id", "engine": "streaming"}
 
@@ -268,6 +271,56 @@ def test_rows_that_no_tokenizer_wrote_are_found_though_their_checksums_are_right
     assert verdict.units_to_redo() == [1]
 
 
+@pytest.fixture
+def framed(inputs: Path, tmp_path: Path, run: Run) -> Path:
+    """Chunks of 8 tokens: `Bab| Bcd|`, `Be|B fghi`, `j|pp`: a document begins with a chunk, one goes on in the next."""
+    (inputs / "a.jsonl").write_bytes(texts("ab", "cd", "e", "fghij"))
+    run(**FRAMED)
+    return tmp_path / "out"
+
+
+FRAMED: dict[str, Any] = {"seq_len": 4, "sequences_per_chunk": 2, "bos_token": "<|bos|>"}
+
+
+@pytest.mark.parametrize("block_bytes", [2, 6, 1 << 20])
+@pytest.mark.parametrize(
+    ("chunk", "token"),
+    [("00000-0000", 0), ("00000-0000", 4), ("00000-0001", 0), ("00000-0001", 3)],
+    ids=["first of the unit", "inside a chunk", "first of a chunk", "goes on in the next chunk"],
+)
+def test_a_document_without_bos_is_found_wherever_it_begins(
+    framed: Path, run: Run, monkeypatch: pytest.MonkeyPatch, chunk: str, token: int, block_bytes: int
+) -> None:
+    monkeypatch.setattr("tokenmill.check.chunks.BLOCK_BYTES", block_bytes)
+    assert verify(framed).good
+    forge(framed, chunk, lambda a: a.reshape(-1).__setitem__(token, ord("x")))
+    run(**FRAMED)
+    (fault,) = verify(framed).faults
+    assert fault.what == f"chunk {chunk}: the document that begins at token {token} does not begin with BOS"
+    assert fault.unit == 0
+
+
+@pytest.mark.parametrize("block_bytes", [2, 6, 1 << 20])
+@pytest.mark.parametrize(
+    ("chunk", "token"), [("00000-0000", 3), ("00000-0000", 7), ("00000-0001", 2), ("00000-0002", 1)]
+)
+def test_a_document_without_eos_is_found_wherever_it_ends(
+    framed: Path, run: Run, monkeypatch: pytest.MonkeyPatch, chunk: str, token: int, block_bytes: int
+) -> None:
+    monkeypatch.setattr("tokenmill.check.chunks.BLOCK_BYTES", block_bytes)
+    forge(framed, chunk, lambda a: a.reshape(-1).__setitem__(token, ord("x")))
+    run(**FRAMED)
+    (fault,) = verify(framed).faults
+    assert fault.what == f"chunk {chunk}: the document that ends at token {token + 1} does not end with EOS"
+
+
+def test_a_damaged_chunk_raises_no_alarm_about_the_next(framed: Path) -> None:
+    """Whether a document begins with it can then not be told."""
+    flip(framed / "chunks/00000-0001.docs.npy", -20)
+    (fault,) = verify(framed).faults
+    assert fault.what.startswith("chunk 00000-0001: the checksum of the sidecar")
+
+
 def test_a_wrong_token_is_found_only_by_comparing_with_the_source(output: Path, run: Run) -> None:
     forge(output, "00001-0000", lambda a: a.__setitem__((0, 1), a[0, 1] + 1))
     run(**OPTIONS)
@@ -276,6 +329,82 @@ def test_a_wrong_token_is_found_only_by_comparing_with_the_source(output: Path, 
     (fault,) = verdict.faults
     assert "record 0 (from 0, of its part) of a.jsonl differs from its source from token 1 on" in fault.what
     assert fault.unit == 1
+
+
+def restate_source(output: Path, path: Path, data: bytes) -> None:
+    """Put other records into the source and have the plan say that they were there from the beginning."""
+    before = InputFile.from_json(json.loads((output / "plan.jsonl").read_text())["files"][0])
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        fingerprint = fingerprint_of(file, len(data))
+    edit_text(output / "plan.jsonl", before.fingerprint, fingerprint)
+    edit_text(output / "plan.jsonl", f'"size": {before.size}', f'"size": {len(data)}')
+    (output / "manifest.json").unlink()
+
+
+RECORDS = [f"record {n}" for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("options", "now", "said"),
+    [
+        ({}, RECORDS, None),
+        ({}, [*RECORDS, "more"], "1 documents of the source are not in the rows"),
+        ({}, [*RECORDS, *["more"] * 70], "70 documents of the source are not in the rows"),
+        ({}, RECORDS[:-1], "the rows hold documents that the source does not"),
+        ({}, [], "the rows hold documents that the source does not"),
+        ({}, ["", *RECORDS[1:]], "record 1 (from 0, of its part) of a.jsonl is not where it should be"),
+        # The last document is left over, and counted as dropped.
+        ({"tail": "drop", "seq_len": 12}, RECORDS, None),
+        ({"tail": "drop", "seq_len": 12}, [*RECORDS, "more"], "1 documents of the source are not in the rows"),
+        ({"tail": "drop", "seq_len": 12}, RECORDS[:-1], "1 documents that were dropped are not in the source"),
+    ],
+)
+def test_documents_that_are_missing_or_too_many_are_found_by_comparing_with_the_source(
+    inputs: Path, tmp_path: Path, run: Run, options: dict[str, Any], now: list[str], said: str | None
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts(*RECORDS))
+    run(**options)
+    restate_source(tmp_path / "out", inputs / "a.jsonl", texts(*now))
+    run(**options)
+    assert verify(tmp_path / "out").good
+    verdict = verify(tmp_path / "out", against_source="all")
+    assert [said in f.what if said else f for f in verdict.faults] == ([True] if said else [])
+    assert verdict.units_to_redo() == ([0] if said else [])
+
+
+def test_a_sampled_document_that_the_source_does_not_have_is_found(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts(*RECORDS))
+    run()
+    restate_source(tmp_path / "out", inputs / "a.jsonl", texts(*RECORDS[:3]))
+    run()
+    verdict = verify(tmp_path / "out", against_source=5)
+    assert [f.what for f in verdict.faults] == [
+        f"unit 00000: record {n} (from 0, of its part) of a.jsonl is in the rows, but not in the source" for n in (3, 4)
+    ]
+    assert verdict.compared == 3
+
+
+def test_the_seed_chooses_which_documents_are_compared(output: Path, run: Run) -> None:
+    """One of 21 documents is wrong: whether ten at random show it depends on the seed alone."""
+    forge(output, "00001-0000", lambda a: a.__setitem__((0, 1), a[0, 1] + 1))
+    run(**OPTIONS)
+    verdicts = [verify(output, against_source=10, seed=seed).good for seed in range(8)]
+    assert set(verdicts) == {True, False}
+    assert [verify(output, against_source=10, seed=seed).good for seed in range(8)] == verdicts
+
+
+def test_documents_are_chosen_from_all_units_each_at_most_once() -> None:
+    counts = [3, 0, 5, 2]
+    everything = {0: [0, 1, 2], 2: [0, 1, 2, 3, 4], 3: [0, 1]}
+    assert choose(counts, 10, seed=0) == choose(counts, 99, seed=5) == everything
+    few = [choose(counts, 3, seed) for seed in range(20)]
+    assert all(sum(map(len, chosen.values())) == 3 for chosen in few)
+    assert {(unit, place) for chosen in few for unit, places in chosen.items() for place in places} == {
+        (unit, place) for unit, places in everything.items() for place in places
+    }
+    assert few == [choose(counts, 3, seed) for seed in range(20)]
+    assert choose([], 3, seed=0) == {}
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,16 @@ class UnitChecker:
         self._countable = self._eos is not None and not matched and self._bos != self._eos
         self._lines = {p.file: n for p, n in zip(unit.parts, receipt.lines, strict=True)}
         self._last = (-1, -1)
+        self._begins = True
+        """Whether a document begins with the next chunk; not known behind a damaged one."""
 
     def faults(self) -> Iterator[Fault]:
         for chunk in self._receipt.chunks:
             try:
+                begins, self._begins = self._begins, False
                 ends = self._check_sidecar(chunk)
-                self._check_rows(chunk, ends)
+                self._check_rows(chunk, ends, _starts(ends, chunk.tokens, begins))
+                self._begins = bool(len(ends) and ends[-1] == chunk.tokens)
                 if chunk.ids_xxh3 is not None:
                     self._check_ids(chunk)
             except (DamagedError, OSError, ValueError) as error:
@@ -86,7 +90,7 @@ class UnitChecker:
             self._last = (file_number, record)
         return ends
 
-    def _check_rows(self, chunk: ChunkEntry, ends: npt.NDArray[np.int64]) -> None:
+    def _check_rows(self, chunk: ChunkEntry, ends: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> None:
         state = xxhash.xxh3_128()
         position = framed = 0
         problem: DamagedError | None = None
@@ -96,6 +100,7 @@ class UnitChecker:
                 ids = np.frombuffer(data, self._dtype)
                 try:
                     framed += self._check_block(ids, position, ends, chunk)
+                    self._check_starts(ids, position, starts)
                 except DamagedError as error:
                     problem = problem or error
                 position += len(ids)
@@ -117,10 +122,12 @@ class UnitChecker:
         if self._eos is not None and (ids[here - 1] != self._eos).any():
             where = int(position + here[np.argmax(ids[here - 1] != self._eos)])
             raise DamagedError(f"the document that ends at token {where} does not end with EOS")
-        begins = ends[:-1][(ends[:-1] >= position) & (ends[:-1] < position + len(ids))] - position
-        if self._bos is not None and (ids[begins] != self._bos).any():
-            raise DamagedError("a document does not begin with BOS")
         return int(np.count_nonzero(real == self._eos)) if self._eos is not None else 0
+
+    def _check_starts(self, ids: npt.NDArray[Any], position: int, starts: npt.NDArray[np.int64]) -> None:
+        here = starts[(starts >= position) & (starts < position + len(ids))]
+        if self._bos is not None and (wrong := ids[here - position] != self._bos).any():
+            raise DamagedError(f"the document that begins at token {here[np.argmax(wrong)]} does not begin with BOS")
 
     def _check_ids(self, chunk: ChunkEntry) -> None:
         state = xxhash.xxh3_128()
@@ -133,6 +140,12 @@ class UnitChecker:
         _compare("the list of ids", state.hexdigest(), str(chunk.ids_xxh3))
         if lines != chunk.documents:
             raise DamagedError(f"{lines:,} ids for {chunk.documents:,} documents")
+
+
+def _starts(ends: npt.NDArray[np.int64], tokens: int, begins: bool) -> npt.NDArray[np.int64]:
+    """Where documents begin in a chunk of so many tokens; `begins`: one does with the chunk."""
+    inner = ends[ends < tokens]
+    return np.concatenate([np.zeros(1, np.int64), inner]) if begins else inner
 
 
 def _compare(what: str, found: str, wanted: str) -> None:

@@ -63,9 +63,11 @@ class SourceChecker:
                     yield self._fault(unit, file, record, "is not where it should be: another document stands there")
                     return
                 yield from self._compare(unit, file, record, found[2], wanted)
-        if surplus != receipt.ledger.dropped_documents:
-            lost = surplus - receipt.ledger.dropped_documents
+        lost = surplus - receipt.ledger.dropped_documents
+        if lost > 0:
             yield Fault(f"unit {unit.name}: {lost:,} documents of the source are not in the rows", unit.index)
+        if lost < 0:
+            yield Fault(f"unit {unit.name}: {-lost:,} documents that were dropped are not in the source", unit.index)
         if next(stored, None) is not None:
             yield Fault(f"unit {unit.name}: the rows hold documents that the source does not", unit.index)
 
