@@ -292,9 +292,9 @@ class Store:
 
         A run that died after it had completed and moved the chunk, but before the next checkpoint, left it in chunks/.
         """
-        header = len(npy_header(dtype, (0, 1)))
-        counts = ((partial.tokens, dtype.itemsize), (partial.documents, SIDECAR_DTYPE.itemsize))
-        sizes = [header + n * size if n else 0 for n, size in counts] + [partial.ids_bytes]
+        counts = ((partial.tokens, dtype), (partial.documents, SIDECAR_DTYPE))
+        sizes = [len(npy_header(kind, (0,))) + n * kind.itemsize if n else 0 for n, kind in counts]
+        sizes.append(partial.ids_bytes)
         for suffix, size in zip(CHUNK_SUFFIXES, sizes, strict=True):
             path = self.temporary / f"{chunk_name(unit, number)}{suffix}"
             moved = self.chunks / path.name
