@@ -488,7 +488,7 @@ def test_a_unit_is_undone_with_all_its_files_and_no_others(ready: Store) -> None
     for name in ("units/00007.json", "units/00007.rejects.jsonl", "tmp/00007-0002.npy", *others):
         put(ready.root / name)
     before = names(ready.root)
-    ready.reset(UNIT)
+    ready.reset([UNIT])
     gone = before - names(ready.root)
     assert gone == {
         "units/00007.json",
@@ -500,7 +500,7 @@ def test_a_unit_is_undone_with_all_its_files_and_no_others(ready: Store) -> None
         "chunks/00007-0001.docs.npy",
         "tmp/00007-0002.npy",
     }
-    ready.reset(UNIT)
+    ready.reset([UNIT])
 
 
 def test_the_receipt_is_the_first_thing_that_goes(ready: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -516,7 +516,7 @@ def test_the_receipt_is_the_first_thing_that_goes(ready: Store, monkeypatch: pyt
         removed.append(os.path.basename(path))
 
     monkeypatch.setattr(os, "unlink", unlink)
-    ready.reset(UNIT)
+    ready.reset([UNIT])
     assert removed[0] == "00007.json"
     assert len(removed) == 4
 

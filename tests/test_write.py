@@ -312,6 +312,9 @@ def test_a_chunk_is_forced_to_disk_before_it_gets_its_name_and_its_name_after(
     writer.append(piece([1, 2, 3, 4], [4], [b"1"]))
     writer.sync()
     sidecar = len(npy_header(SIDECAR_DTYPE, (0,))) + SIDECAR_DTYPE.itemsize
+    assert synced == [2, 128 + 8, sidecar, -1]  # and their names in tmp/, once
+    synced.clear()
+    writer.sync()
     assert synced == [2, 128 + 8, sidecar]
     synced.clear()
     writer.append(piece([5, 6, 7, 8], []))

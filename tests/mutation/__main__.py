@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.mutation.bugs import bug_tasks
 from tests.mutation.cover import Cover, read_cover
-from tests.mutation.execute import PROJECT, Outcome, Task, execute, preload
+from tests.mutation.execute import PROJECT, Outcome, Round, Task, execute, preload
 from tests.mutation.generate import Mutant, excused_lines, generate
 
 PACKAGE = "src/tokenmill"
@@ -35,8 +35,8 @@ COVER = FOLDER / "cover"
 SCOPE = ["records.py", "store.py", "finish.py", "manifest.py", "pack.py", "process.py", "unit.py", "write.py"]
 SCOPE += ["plan/*", "read/*", "encode/*"]
 CORE = ["pack.py", "unit.py", "write.py", "store.py", "records.py", "finish.py"]
-# A mutant that survives so many seconds of tests is not found by the rest either, or it should be found sooner.
-MOST_SECONDS = 60.0
+# Seconds of tests in each round. What survives both is not found by the rest either, or it should be found sooner.
+ROUNDS = (3.0, 20.0)
 # These count calls, measure, or run in other processes.
 NOT_FOR_MUTANTS = ["tests/test_hot_path.py", "tests/test_benchmark.py", "tests/test_interruption.py"]
 
@@ -113,18 +113,20 @@ def _tasks(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], Any], 
     for module, found in mutants.items():
         for mutant in found:
             if (module, mutant.number) not in known:
-                tests, seconds = _within(cover, cover.reaching(module, mutant.lines))
-                yield Task(f"{PACKAGE}/{module}", mutant, tests, seconds)
+                yield Task(f"{PACKAGE}/{module}", mutant, _rounds(cover, cover.reaching(module, mutant.lines)))
 
 
-def _within(cover: Cover, tests: list[str]) -> tuple[list[str], float]:
-    chosen, seconds = [], 0.0
-    for test in tests:
-        if seconds + cover.seconds[test] > MOST_SECONDS:
-            break
-        chosen.append(test)
-        seconds += cover.seconds[test]
-    return chosen, seconds
+def _rounds(cover: Cover, tests: list[str]) -> tuple[Round, ...]:
+    rounds = []
+    for most in ROUNDS:
+        chosen: list[str] = []
+        seconds = 0.0
+        while tests and (seconds + cover.seconds[tests[0]] <= most or not chosen):
+            seconds += cover.seconds[tests[0]]
+            chosen.append(tests.pop(0))
+        if chosen:
+            rounds.append(Round(chosen, seconds))
+    return tuple(rounds)
 
 
 def _try(tasks: list[Task], jobs: int) -> None:
@@ -144,9 +146,9 @@ def _try(tasks: list[Task], jobs: int) -> None:
                 print(f"{counts.total():,} of {len(tasks):,}: {dict(counts)}", flush=True)
 
         for task in tasks:
-            if not task.tests:
+            if not task.rounds:
                 write(Outcome(task, "survived"))
-        for outcome in execute((t for t in tasks if t.tests), FOLDER, jobs):
+        for outcome in execute((t for t in tasks if t.rounds), FOLDER, jobs):
             write(outcome)
 
 
@@ -162,7 +164,10 @@ def _try_bugs(jobs: int) -> int:
         if outcome.status == "survived":
             missed += 1
             task = outcome.task
-            print(f"not noticed: {task.file}:{task.mutant.line}  {task.mutant.what} ({task.tests[0]})", flush=True)
+            print(
+                f"not noticed: {task.file}:{task.mutant.line}  {task.mutant.what} ({task.rounds[0].tests[0]})",
+                flush=True,
+            )
     print(f"{len(tasks) - missed} of {len(tasks)} bugs noticed")
     return 1 if missed else 0
 

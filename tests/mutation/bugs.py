@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.mutation.execute import PROJECT, Task
+from tests.mutation.execute import PROJECT, Round, Task
 from tests.mutation.generate import Mutant
 
 BUGS = Path(__file__).with_name("bugs.json")
@@ -43,4 +43,4 @@ def read_bugs() -> list[Bug]:
 def bug_tasks() -> Iterator[Task]:
     for number, bug in enumerate(read_bugs()):
         mutant = Mutant(number, bug.line, frozenset(), bug.what, bug.source())
-        yield Task(bug.file, mutant, [bug.test], SECONDS)
+        yield Task(bug.file, mutant, (Round([bug.test], SECONDS),))

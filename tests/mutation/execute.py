@@ -32,13 +32,21 @@ MEMORY_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    tests: list[str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """A mutant of a file of the project, the tests to run and how long they take without it."""
+    """A mutant of a file of the project, and the rounds of tests to run: each with the seconds it takes without it.
+
+    A second round is for what survives the first: most mutants fail a quick test, and some never end.
+    """
 
     file: str
     mutant: Mutant
-    tests: list[str]
-    seconds: float
+    rounds: tuple[Round, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +76,13 @@ class Worker:
         for name in ("src", "tests"):
             compileall.compile_dir(folder / name, quiet=1, invalidation_mode=by_content)
 
-    def start(self, task: Task) -> int:
-        """The process that runs the tests on the mutant."""
+    def start(self, task: Task, number: int) -> int:
+        """The process that runs a round of tests on the mutant."""
         (self.folder / task.file).write_text(task.mutant.source)
         child = os.fork()
         if child == 0:
             try:
-                os._exit(self._run(task.tests))
+                os._exit(self._run(task.rounds[number].tests))
             finally:
                 os._exit(3)
         return child
@@ -110,34 +118,49 @@ def preload() -> None:
         __import__(name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    worker: Worker
+    task: Task
+    number: int
+    deadline: float
+
+
 def execute(tasks: Iterable[Task], folder: Path, jobs: int) -> Iterator[Outcome]:
     """Outcomes as they come; `jobs` mutants at a time."""
     idle = [Worker(folder / f"worker-{n}") for n in range(jobs)]
-    running: dict[int, tuple[Worker, Task, float]] = {}
+    running: dict[int, _Running] = {}
     waiting = iter(tasks)
     more = True
+
+    def start(worker: Worker, task: Task, number: int) -> None:
+        deadline = time.monotonic() + GRACE_SECONDS + 3 * task.rounds[number].seconds
+        running[worker.start(task, number)] = _Running(worker, task, number, deadline)
+
     while more or running:
         while more and idle:
             if (task := next(waiting, None)) is None:
                 more = False
                 break
-            worker = idle.pop()
-            running[worker.start(task)] = (worker, task, time.monotonic())
+            start(idle.pop(), task, 0)
         for child, status in _ended(running):
-            worker, task, _ = running.pop(child)
-            worker.restore(task)
-            idle.append(worker)
-            yield Outcome(task, status)
+            done = running.pop(child)
+            if status == "survived" and done.number + 1 < len(done.task.rounds):
+                start(done.worker, done.task, done.number + 1)
+                continue
+            done.worker.restore(done.task)
+            idle.append(done.worker)
+            yield Outcome(done.task, status)
         time.sleep(0.005)
 
 
-def _ended(running: dict[int, tuple[Worker, Task, float]]) -> Iterator[tuple[int, str]]:
-    for child, (_, task, begun) in list(running.items()):
+def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, str]]:
+    for child, work in list(running.items()):
         done, code = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)  # what the tests started and a mutant left behind
             yield child, "survived" if os.waitstatus_to_exitcode(code) == 0 else "killed"
-        elif time.monotonic() - begun > GRACE_SECONDS + 4 * task.seconds:
+        elif time.monotonic() > work.deadline:
             _end_group(child)
             os.waitpid(child, 0)
             yield child, "timeout"
