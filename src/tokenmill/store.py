@@ -231,7 +231,7 @@ class Store:
 
     def commit(self, unit: Unit, receipt: Receipt) -> None:
         self.write_json(self.receipt_path(unit), receipt.to_json())
-        self._checkpoint_path(unit).unlink(missing_ok=True)
+        self.remove_checkpoint(unit)
 
     def checkpoint(self, unit: Unit) -> Checkpoint | None:
         path = self._checkpoint_path(unit)
@@ -245,6 +245,9 @@ class Store:
             data["partial"] = Partial(**data["partial"])
             return Checkpoint(**data)
 
+    def remove_checkpoint(self, unit: Unit) -> None:
+        self._checkpoint_path(unit).unlink(missing_ok=True)
+
     def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
         self.write_json(self._checkpoint_path(unit), asdict(checkpoint))
 
@@ -252,7 +255,7 @@ class Store:
         """Undo units; what stands for something first, and for good, so that nothing stands for something gone."""
         for unit in units:
             self.receipt_path(unit).unlink(missing_ok=True)
-            self._checkpoint_path(unit).unlink(missing_ok=True)
+            self.remove_checkpoint(unit)
         if units:
             sync_directory(self.units)
         for unit in units:

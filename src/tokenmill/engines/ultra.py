@@ -185,8 +185,11 @@ class _Pool:
         code = worker.process.wait()
         unit = worker.unit
         assert unit is not None
-        if self._job.finished(unit):
-            self._replace(worker)  # it died after its work was done
+        if receipt := self._job.finished(unit):  # it died after its work was done: do what it did not come to
+            self._job.store.remove_checkpoint(unit)
+            self._take_back(worker)
+            self._monitor.update(receipt.ledger, unit.size, Spent())
+            self._replace(worker)
             return
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if not worker.ready and code != -signal.SIGKILL:
