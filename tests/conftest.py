@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ import tokenmill
 
 # Tests fork and start processes; the reference tokenizer must not keep threads.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# A job forces its files to disk, some milliseconds each time. In memory that is nothing; what is forced, and when, is
+# for tests/test_durability.py to see.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 # Nothing in the tests may reach for the network, whatever the machine offers.
 os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -19,10 +19,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from tests.conftest import MEMORY
 from tests.mutation.bugs import bug_tasks
 from tests.mutation.cover import Cover, read_cover
 from tests.mutation.execute import PROJECT, Outcome, Round, Task, execute, preload
@@ -129,6 +133,13 @@ def _rounds(cover: Cover, tests: list[str]) -> tuple[Round, ...]:
     return tuple(rounds)
 
 
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """In memory where there is some: see tests/conftest.py."""
+    with tempfile.TemporaryDirectory(prefix="tokenmill-mutants-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        yield Path(folder)
+
+
 def _try(tasks: list[Task], jobs: int) -> None:
     digests = {module: _digest(module) for module in {_module(t) for t in tasks}}
     counts: Counter[str] = Counter()
@@ -148,8 +159,9 @@ def _try(tasks: list[Task], jobs: int) -> None:
         for task in tasks:
             if not task.rounds:
                 write(Outcome(task, "survived"))
-        for outcome in execute((t for t in tasks if t.rounds), FOLDER, jobs):
-            write(outcome)
+        with _workplace() as folder:
+            for outcome in execute((t for t in tasks if t.rounds), folder, jobs):
+                write(outcome)
 
 
 def _module(task: Task) -> str:
@@ -160,14 +172,13 @@ def _try_bugs(jobs: int) -> int:
     preload()
     tasks = list(bug_tasks())
     missed = 0
-    for outcome in execute(tasks, FOLDER, jobs):
-        if outcome.status == "survived":
-            missed += 1
-            task = outcome.task
-            print(
-                f"not noticed: {task.file}:{task.mutant.line}  {task.mutant.what} ({task.rounds[0].tests[0]})",
-                flush=True,
-            )
+    with _workplace() as folder:
+        for outcome in execute(tasks, folder, jobs):
+            if outcome.status == "survived":
+                missed += 1
+                task = outcome.task
+                test = task.rounds[0].tests[0]
+                print(f"not noticed: {task.file}:{task.mutant.line}  {task.mutant.what} ({test})", flush=True)
     print(f"{len(tasks) - missed} of {len(tasks)} bugs noticed")
     return 1 if missed else 0
 
