@@ -38,6 +38,8 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitAnd: ast.BitOr,
 }
+# Arguments that guard against mistakes in the code, not in the data.
+_GUARDS = ("strict",)
 _MARK = re.compile(r"#\s*no mutant: (?P<reason>.+)")
 
 
@@ -132,6 +134,8 @@ def _without_annotations(node: ast.AST) -> ast.AST:
         bare.args = copy.copy(bare.args)
         for name in ("posonlyargs", "args", "kwonlyargs", "vararg", "kwarg"):
             setattr(bare.args, name, [] if name.endswith("args") else None)
+    elif isinstance(bare, ast.Call):
+        bare.keywords = [k for k in bare.keywords if k.arg not in _GUARDS]
     elif isinstance(bare, ast.AnnAssign):
         bare.annotation = ast.Constant(None)
     elif isinstance(bare, ast.Assign) and isinstance(bare.targets[0], ast.Name) and bare.targets[0].id.istitle():
@@ -155,7 +159,7 @@ def _changes(node: Place) -> Iterator[Place]:
             yield _with(node, value=number + 1)
         case ast.Call():
             for keyword in node.keywords:
-                if keyword.arg is not None:
+                if keyword.arg not in (None, *_GUARDS):
                     yield _with(node, keywords=[k for k in node.keywords if k is not keyword])
     yield from _negated(node)
     yield from _removed(node)
