@@ -19,7 +19,7 @@ from tokenmill.read import decompress, open_reader
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.jsonl import JsonlParser
 from tokenmill.read.ring import Ring
-from tokenmill.records import Block, Codec, Documents, Format, InputFile, Part
+from tokenmill.records import Block, Codec, Documents, Format, InputFile, Part, Reason
 
 GOOD = b'{"text": "good line"}'
 PARSER = JsonlParser("text", None, 10_000)
@@ -123,8 +123,15 @@ def check_damaged(data: bytes, compressed: bytes, place: int, value: int, codec:
 
 
 def check_text(path: Path, data: bytes) -> None:
+    """One document that is the text of the file, or a reject that says why not."""
     path.write_bytes(data)
-    _check_file(path, Format.TEXT, Codec.PLAIN)
+    (found,) = _check_file(path, Format.TEXT, Codec.PLAIN)
+    try:
+        text = data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        assert [r.reason for r in found.rejects] == [Reason.INVALID_UTF8]
+    else:
+        assert (found.texts, found.rejects) == ([text] if text else [], [])
 
 
 def check_parquet(path: Path, data: bytes) -> None:
@@ -143,8 +150,19 @@ def check_jsonl(path: Path, data: bytes, codec: Codec) -> None:
     """The same comes from lent buffers."""
     path.write_bytes(data)
     one, other = (_check_file(path, Format.JSONL, codec, ring) for ring in (None, Ring()))
-    assert [t for d in one for t in d.texts] == [t for d in other for t in d.texts]
-    assert sum(d.records for d in one) == sum(d.records for d in other)
+    assert _outcome(one) == _outcome(other)
+
+
+def _outcome(found: list[Documents]) -> tuple[list[object], int]:
+    """All documents and rejects with absolute line numbers, and how many lines and records there are."""
+    told: list[object] = []
+    line = 0
+    for documents in found:
+        ids = documents.ids or [b""] * len(documents.texts)
+        told += [(line + n, text, i) for n, text, i in zip(documents.numbers, documents.texts, ids, strict=True)]
+        told += [(line + r.record, r.offset, r.reason, r.detail, r.head) for r in documents.rejects]
+        line += documents.lines
+    return [*told, line], sum(d.records for d in found)
 
 
 def _check_file(path: Path, format_: Format, codec: Codec, ring: Ring | None = None) -> list[Documents]:

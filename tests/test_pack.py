@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -112,7 +114,17 @@ def test_unpacking_what_was_packed_gives_the_documents_back(
 ) -> None:
     packer = Packer(seq_len=seq_len, rows_per_chunk=rows, dtype=U2, eos=0 if eos else None, bos=501 if bos else None)
     chunks: list[tuple[list[int], list[int]]] = [([], [])]
-    pieces = [p for b in batches for p in packer.add(batch(*b), sources(len(b)), [])] + list(packer.pad(999))
+    pieces: list[Piece] = []
+    records = 0
+    for b in batches:
+        ids = [b"%d" % n for n in range(records, records + len(b))]
+        pieces += packer.add(batch(*b), sources(len(b), records), ids)
+        records += len(b)
+    pieces += packer.pad(999)
+    assert [r for p in pieces for r in p.docs["record"].tolist()] == list(range(records))
+    assert [i for p in pieces for i in p.ids] == [b"%d" % n for n in range(records)]
+    assert all(len(p.ids) == len(p.docs) for p in pieces)
+    assert sum(p.padding for p in pieces) == -sum(len(p.tokens) - p.padding for p in pieces) % seq_len
     for piece in pieces:
         tokens, ends = chunks[-1]
         tokens += piece.tokens.tolist()
@@ -144,19 +156,83 @@ def unpack(chunks: list[tuple[list[int], list[int]]]) -> list[list[int]]:
     st.integers(1, 3),
     st.data(),
 )
-def test_a_resumed_packer_passes_over_what_is_in_chunks_already(
+def test_a_resumed_packer_passes_over_what_is_written_already(
     documents: list[list[int]], seq_len: int, rows: int, data: st.DataObject
 ) -> None:
-    def new(skip: int = 0) -> Packer:
-        return Packer(seq_len=seq_len, rows_per_chunk=rows, dtype=U2, eos=0, skip=skip)
+    """Up to the end of any row, also inside a chunk; and the batches may come otherwise than the first time."""
 
-    packer = new()
-    whole = summary(pack(packer, *documents))
-    full = sum(1 for _, _, is_full in whole if is_full)
-    whole += summary(list(packer.pad(999)))
-    done = data.draw(st.integers(0, full))
-    resumed = new(skip=done * seq_len * rows)
-    split = data.draw(st.integers(0, len(documents)))
-    rest = summary(pack(resumed, *documents[:split]) + pack(resumed, *documents[split:]) + list(resumed.pad(999)))
-    assert [t for tokens, _, _ in rest for t in tokens] == [t for tokens, _, _ in whole[done:] for t in tokens]
-    assert [e for _, ends, _ in rest for e in ends] == [e for _, ends, _ in whole[done:] for e in ends]
+    def run(packer: Packer, cuts: list[int], chunk: int) -> tuple[list[int], list[tuple[int, int, bytes]]]:
+        """All tokens, and where in the unit each document ends, its record and its id."""
+        tokens: list[int] = []
+        docs: list[tuple[int, int, bytes]] = []
+        pieces: list[Piece] = []
+        for a, b in pairwise([0, *cuts, len(documents)]):
+            ids = [b"%d" % n for n in range(a, b)]
+            pieces += packer.add(batch(*documents[a:b]), sources(b - a, a), ids)
+        for piece in [*pieces, *packer.pad(999)]:
+            tokens += piece.tokens.tolist()
+            ends = (piece.docs["end"] + chunk * rows * seq_len).tolist()
+            docs += zip(ends, piece.docs["record"].tolist(), piece.ids, strict=True)
+            chunk += piece.full
+        return tokens, docs
+
+    def new(done: int) -> Packer:
+        used = done % rows * seq_len
+        return Packer(seq_len=seq_len, rows_per_chunk=rows, dtype=U2, eos=0, skip=done * seq_len, used=used)
+
+    tokens, docs = run(new(0), [], 0)
+    done = data.draw(st.integers(0, sum(len(d) + 1 for d in documents) // seq_len), label="rows that are written")
+    cuts = data.draw(st.lists(st.integers(0, len(documents)), max_size=3).map(sorted), label="where batches end")
+    resumed = new(done)
+    assert resumed.skipping == done * seq_len
+    assert run(resumed, cuts, done // rows) == (tokens[done * seq_len :], [d for d in docs if d[0] > done * seq_len])
+    assert resumed.skipping == 0
+
+
+def test_a_packer_tells_what_it_still_passes_over_and_what_it_carries() -> None:
+    packer = Packer(seq_len=4, rows_per_chunk=2, dtype=U2, eos=0, skip=12, used=4)
+    assert (packer.skipping, packer.carried) == (12, 0)
+    assert pack(packer, [1] * 6) == []
+    assert (packer.skipping, packer.carried) == (5, 0)
+    assert pack(packer, [2] * 4) == []
+    assert (packer.skipping, packer.carried) == (0, 0)
+    assert summary(pack(packer, [3] * 5)) == [([3, 3, 3, 3], [], True)]
+    assert packer.carried == 2
+    assert summary(list(packer.pad(9))) == [([3, 0, 9, 9], [2], False)]
+
+
+def test_a_packer_does_not_keep_the_batch_alive() -> None:
+    packer = Packer(seq_len=4, rows_per_chunk=100, dtype=U2)
+    (piece,) = packer.add(batch([1] * 101), sources(1), [b"id"])
+    carry = packer._carry
+    assert carry.base is None
+    assert not np.shares_memory(carry, piece.tokens)
+    assert packer._carry_docs.base is None
+
+
+def test_a_packer_cannot_pass_over_less_than_nothing() -> None:
+    with pytest.raises(AssertionError):
+        Packer(seq_len=4, rows_per_chunk=2, dtype=U2, skip=-1)
+
+
+def test_documents_keep_where_they_come_from() -> None:
+    packer = Packer(seq_len=2, rows_per_chunk=2, dtype=U2, eos=0)
+    docs = np.array([(0, 7, 3), (0, 9, 3), (0, 0, 4)], SIDECAR_DTYPE)
+    pieces = [*packer.add(batch([1], [2], [3]), docs, []), *packer.pad(9)]
+    assert [p.docs.tolist() for p in pieces] == [[(2, 7, 3), (4, 9, 3)], [(2, 0, 4)]]
+
+
+def test_an_empty_batch_gives_nothing_and_changes_nothing() -> None:
+    packer = Packer(seq_len=2, rows_per_chunk=2, dtype=U2, eos=0)
+    assert pack(packer) == []
+    pack(packer, [1, 2])
+    assert pack(packer) == []
+    assert summary(list(packer.pad(9))) == [([0, 9], [3], True)]
+
+
+def test_a_padded_row_may_complete_a_chunk() -> None:
+    packer = Packer(seq_len=2, rows_per_chunk=1, dtype=U2)
+    pack(packer, [1])
+    (last,) = packer.pad(9)
+    assert (last.tokens.tolist(), last.full, last.padding) == ([1, 9], True, 1)
+    assert last.tokens.dtype == U2

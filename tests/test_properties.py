@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.fuzzing import CONFIG, check_compressed, check_damaged, check_lines, check_parquet, check_text
 from tokenmill.read.jsonl import JsonlReader
+from tokenmill.read.lines import BOM
 from tokenmill.read.ring import Ring
 from tokenmill.records import Codec, Part
 
@@ -82,10 +83,14 @@ def test_lines_read_into_lent_buffers_are_those_read_in_the_ordinary_way(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenmill.read.lines.BLOCK_BYTES", 16)
         patch.setattr("tokenmill.read.ring.BUFFER_BYTES", 32)
+        every = b""
         for part in (Part(0, 0, cut), Part(0, cut, None)):
             lent = JsonlReader(path, Codec.PLAIN, part, CONFIG, Ring())
             ordinary = JsonlReader(path, Codec.PLAIN, part, CONFIG)
             assert read_whole(lent) == read_whole(ordinary)
+            every += read_whole(lent)[0]
+        text = b"\n".join(lines)
+        assert every == (text if bom else text.removeprefix(BOM))  # of two marks only one is taken off
 
 
 def read_whole(reader: JsonlReader) -> tuple[bytes, int]:

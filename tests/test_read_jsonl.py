@@ -147,6 +147,8 @@ LINES = st.one_of(
             b'{"text":"a"}',
             b'{"text":""}',
             b'{"text":"a","x":NaN}',
+            b'{"text":"a","id":[1, "x"]}',
+            b'{"id":"\xff","text":"b"}',
             b'{"text":',
             b'"a"}',
             b'{"text":"b"} {"text":"c"}',
@@ -172,14 +174,41 @@ LINES = st.one_of(
 @example([b'{"text":', b'"a"} {"text":"b"}'], b"\n", True)
 @example([b'{"a":{}', b"{}}"], b"\n", False)
 def test_the_fast_path_gives_exactly_what_line_by_line_gives(lines: list[bytes], newline: bytes, ended: bool) -> None:
+    """And that is, line by line, at least what Python's own decoder takes."""
     data = newline.join(lines) + (newline if ended else b"")
     if not data:
         return
-    parser = JsonlParser("text", None, LIMIT)
+    parser = JsonlParser("text", "id", LIMIT)
     fast, slow = parser(Block(offset=5, data=data, consumed=0)), parser.parse_lines(data, 5)
-    assert (fast.texts, list(fast.numbers)) == (slow.texts, list(slow.numbers))
+    assert (fast.texts, list(fast.numbers), fast.ids) == (slow.texts, list(slow.numbers), slow.ids)
     assert (fast.records, fast.lines, fast.empty, fast.rejects) == (slow.records, slow.lines, slow.empty, slow.rejects)
     assert fast.records == len(fast.texts) + fast.empty + len(fast.rejects)
+    found = dict(zip(fast.numbers, fast.texts, strict=True))
+    for number, line in enumerate(data.split(b"\n")):
+        text = text_by_python(line)
+        assert text is None or found.get(number, "") == text
+        assert line.strip() or number not in found
+
+
+def text_by_python(line: bytes) -> str | None:
+    """The text of a record that Python's own decoder takes."""
+    try:
+        record = json.loads(line.removeprefix(b"\xef\xbb\xbf").decode())
+        text = record["text"]
+        text.encode()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return str(text)
+
+
+def test_a_block_of_good_lines_takes_the_fast_path_and_one_bad_line_the_other() -> None:
+    """Which is what makes them comparable: the fast one gives a range of numbers."""
+    good = texts("a", "b")
+    assert isinstance(parse(good).numbers, range)
+    assert isinstance(parse(good.replace(b"\n", b"\r\n")).numbers, range)
+    assert isinstance(parse(good.rstrip(b"\n")).numbers, range)
+    for bad in (good + b"\n", b" " + good, b"[]\n" + good, good + b'{"text": 3}', good + b'{"text": "c"} {}'):
+        assert isinstance(parse(bad).numbers, list)
 
 
 @given(

@@ -85,6 +85,9 @@ def test_a_row_group_with_other_rows_than_its_footer_tells_of_loses_none_silentl
     found = read(path)
     assert said in found[-1].rejects[0].detail
     assert sum(d.lines for d in found) == sum(d.records for d in found) == told
+    kept = all_texts(found)
+    assert kept == [f"row {n}" for n in range(len(kept))]
+    assert len(kept) + sum(r.records for d in found for r in d.rejects) == told
 
 
 @pytest.mark.parametrize(
@@ -217,7 +220,9 @@ def test_a_dictionary_of_large_texts_comes_in_small_blocks(tmp_path: Path) -> No
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x" * 500_000] * 200}), path)
     assert path.stat().st_size < 100_000
-    assert max(sum(map(len, d.texts)) for d in read(path)) <= 3 << 20
+    found = read(path)
+    assert max(sum(map(len, d.texts)) for d in found) <= 3 << 20
+    assert all_texts(found) == ["x" * 500_000] * 200
 
 
 def test_a_column_may_have_a_dot_or_a_namesake(tmp_path: Path) -> None:
@@ -235,4 +240,5 @@ def test_large_texts_come_in_small_blocks(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["x" * 300_000] * 40 + ["y"] * 4000}), path)
     found = read(path)
     assert max(sum(map(len, d.texts)) for d in found) <= 3 << 20
-    assert len(all_texts(found)) == 4040
+    assert all_texts(found) == ["x" * 300_000] * 40 + ["y"] * 4000
+    assert numbers(found) == list(range(4040))

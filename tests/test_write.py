@@ -190,6 +190,26 @@ def test_a_file_that_fails_as_it_is_begun_is_closed() -> None:
     assert closed == ["a", "b"]
 
 
+def test_an_array_that_finds_no_room_for_its_header_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").symlink_to("/dev/full")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="No space left on device"):
+        NpyWriter(tmp_path / "a.npy", U2)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_header_that_changes_its_length_is_never_written_over_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = NpyWriter(tmp_path / "a.npy", U2)
+    writer.append(np.arange(3, dtype=U2))
+    monkeypatch.setattr(write, "npy_header", lambda *_: b"longer" * 100)
+    with pytest.raises(AssertionError, match=r"^the \.npy header changed its length$"):
+        writer.close()
+    writer.abort()
+    assert (tmp_path / "a.npy").read_bytes() == npy_header(U2, (0,)) + np.arange(3, dtype=U2).tobytes()
+
+
 def test_the_buffer_is_as_large_as_it_says(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     writer = NpyWriter(path, U2)
@@ -317,9 +337,9 @@ def test_a_chunk_is_forced_to_disk_before_it_gets_its_name_and_its_name_after(
     writer.sync()
     assert synced == [2, 128 + 8, sidecar]
     synced.clear()
-    writer.append(piece([5, 6, 7, 8], []))
+    writer.append(piece([5, 6, 7, 8], [8], [b"22"]))
     writer.close()
-    assert synced == [128 + 16, sidecar, 2, -1]
+    assert synced == [128 + 16, sidecar + SIDECAR_DTYPE.itemsize, 5, -1]
 
 
 def test_an_aborted_chunk_keeps_its_files_for_a_checkpoint(folders: tuple[Path, Path]) -> None:
@@ -341,12 +361,32 @@ def test_a_chunk_that_cannot_be_begun_leaves_no_file_open(folders: tuple[Path, P
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
+def test_ids_that_cannot_be_cut_back_are_an_error_and_no_file_stays_open(folders: tuple[Path, Path]) -> None:
+    (folders[1] / "00007-0000.ids.jsonl").symlink_to("/dev/full")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="Invalid argument"):
+        chunk_writer(folders, ids=True)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_an_aborted_chunk_may_lose_what_there_is_no_room_for(folders: tuple[Path, Path]) -> None:
+    writer = chunk_writer(folders, ids=True)
+    assert writer._ids is not None
+    writer._ids.close()
+    writer._ids = ids = open("/dev/full", "wb")  # noqa: SIM115 - it is the chunk's from here on
+    writer.append(piece([1, 2, 3, 4], [4], [b"1"]))
+    writer.abort()
+    assert ids.closed
+
+
 def test_the_files_of_a_chunk_are_closed_when_it_is(folders: tuple[Path, Path]) -> None:
     before = os.listdir("/proc/self/fd")
     writer = chunk_writer(folders, ids=True)
     writer.append(piece([1, 2, 3, 4], [4], [b"1"]))
     writer.close()
-    chunk_writer(folders, ids=True).abort()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    aborted = chunk_writer(folders, ids=True)
+    aborted.abort()
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
