@@ -350,6 +350,13 @@ def test_a_share_of_rejects_is_judged_at_the_end_however_few_records_there_are(t
     assert finish(allowing(job, "25%")).ledger.rejected == 1
 
 
+def test_one_reject_of_one_record_is_all_of_them_and_no_reason_to_ask_about_the_field(tmp_path: Path) -> None:
+    job = finished(tmp_path, b"broken\n", max_rejects=0)
+    with pytest.raises(RejectLimitError, match=r"1 of 1 records were rejected \(100 %") as error:
+        finish(job)
+    assert "--text-field" not in str(error.value)
+
+
 # The manifest
 
 

@@ -32,7 +32,7 @@ class Piece:
     docs: npt.NDArray[np.void]
     ids: list[bytes]
     full: bool
-    padding: int = 0
+    padding: int
 
 
 class Packer:

@@ -22,13 +22,20 @@ class Cover(msgspec.Struct):
     tests: dict[str, dict[int, list[str]]]
 
     def reaching(self, module: str, lines: Collection[int]) -> list[str]:
-        """The tests that reach any of these lines, or any of the module if there are none, the quickest first.
+        """The tests that reach any of these lines, or any of the module if there are none; the likeliest to fail first.
 
-        Those that look at every byte of an output come early, too: they are worth their time.
+        Those are the module's own tests, then the quick ones. Those that look at every byte of an output come early,
+        too: they are worth their time.
         """
         by_line = self.tests.get(module, {})
         found = {test for line in lines or by_line for test in by_line.get(line, ())}
-        return sorted(found, key=lambda test: (self.seconds[test] * (0.1 if "golden" in test else 1.0), test))
+        name = module.removesuffix(".py").replace("/__init__", "").replace("/", "_")
+        own = (f"tests/test_{name}.py", f"tests/test_{name.split('_')[0]}.py")
+
+        def order(test: str) -> tuple[bool, float, str]:
+            return not test.startswith(own), self.seconds[test] * (0.1 if "golden" in test else 1.0), test
+
+        return sorted(found, key=order)
 
 
 def read_cover(folder: Path) -> Cover:
