@@ -143,6 +143,8 @@ def test_a_hub_id_that_cannot_be_had_says_how_to_provide_a_file() -> None:
         (b'{"model": {"vocab": {"a": -1}}}', "no 32-bit numbers"),
         (b'{"model": {"vocab": {"a": 99999999999}}}', "no 32-bit numbers"),
         (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": "x"}]}', "is not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": "x", "content": "b"}]}', "no content or id"),
+        (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 1, "content": 2}]}', "no content or id"),
         (b'{"model": {"vocab": {"a": 0, "b": 1, "c": 1}}}', "gives the id 1 to more than one token"),
         (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 0, "content": "b"}]}', "gives the id 0"),
     ],
@@ -277,3 +279,66 @@ def test_a_fastokens_that_no_longer_gives_what_is_known_is_not_used(
 
     monkeypatch.setattr(FastokensEncoder, "encode", encode)
     assert build_encoder(found, EncoderChoice.AUTO, SpecialTokens.PLAIN).name == "huggingface"
+
+
+def test_the_bundled_tokenizer_is_checked_without_loading_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would take as long as fastokens itself."""
+
+    def load(*_: Any, **__: Any) -> None:
+        raise AssertionError("the reference was loaded")
+
+    monkeypatch.setattr(HuggingFaceEncoder, "__init__", load)
+    found = resolve()
+    assert build_encoder(found, EncoderChoice.AUTO, SpecialTokens.PLAIN).name == "fastokens"
+    assert encoded(build_encoder(found, EncoderChoice.AUTO, SpecialTokens.REJECT), "<|endoftext|>") != [[0]]
+
+
+def test_what_a_tokenizer_wants_put_around_a_document_is_left_out(tmp_path: Path) -> None:
+    """Documents are framed by --bos-token and --eos-token alone; a tokenizer that adds BOS would add it twice."""
+    bos = {"SpecialToken": {"id": "<|bos|>", "type_id": 0}}
+    template = {
+        "type": "TemplateProcessing",
+        "single": [bos, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<|bos|>": {"id": "<|bos|>", "ids": [BOS], "tokens": ["<|bos|>"]}},
+    }
+    found = resolve(write(tmp_path / "t.json", tiny_tokenizer_json(post_processor=template)))
+    for kind in (FastokensEncoder, HuggingFaceEncoder):
+        assert encoded(kind(found, plain=True), "ab", "c") == [ids("ab"), ids("c")]
+
+
+def test_a_tokenizer_that_cannot_encode_is_a_clear_error(tmp_path: Path) -> None:
+    model = json.loads(Path(word_level(tmp_path)).read_text())
+    model["model"]["unk_token"] = "<absent>"
+    found = resolve(write(tmp_path / "t.json", model))
+    with pytest.raises(TokenizerError, match="tokenizer t cannot encode text: "):
+        build_encoder(found, EncoderChoice.AUTO, SpecialTokens.REJECT)
+
+
+def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=rf"the directory {tmp_path} holds no tokenizer\.json"):
+        resolve(str(tmp_path))
+
+
+def test_a_file_too_large_for_a_tokenizer_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "t.json", tiny_tokenizer_json())
+    size = os.path.getsize(path)
+    monkeypatch.setattr("tokenmill.encode.resolve.MAX_TOKENIZER_BYTES", size)
+    assert resolve(path).eos_id == EOS
+    monkeypatch.setattr("tokenmill.encode.resolve.MAX_TOKENIZER_BYTES", size - 1)
+    with pytest.raises(TokenizerError, match="that is no tokenizer"):
+        resolve(path)
+
+
+def test_a_tokenizer_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(TokenizerError, match="cannot read the tokenizer /proc/self/mem: Input/output error"):
+        resolve("/proc/self/mem")
+
+
+def test_a_vocabulary_with_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
+    """Only Python's json reads and writes it."""
+    model = tiny_tokenizer_json()
+    model["model"]["vocab"]["\ud800"] = 259
+    found = resolve(write(tmp_path / "t.json", model))
+    assert json.loads(found.json)["model"]["vocab"]["\ud800"] == 259
+    assert found.vocab_size == 260

@@ -8,6 +8,7 @@ import inspect
 import logging
 import lzma
 import os
+import pickle
 import random
 import sys
 import tracemalloc
@@ -26,7 +27,7 @@ from tokenmill.errors import InputError, OutputError
 from tokenmill.plan import Plan, cut, make_plan, write_plan
 from tokenmill.plan.cut import cut_units, unit_bytes, weight
 from tokenmill.plan.spool import Spool
-from tokenmill.records import Codec, Format, InputFile
+from tokenmill.records import Codec, Format, InputFile, Part
 
 LINE = texts("a")
 NOISE = random.Random(1).randbytes(200_000)
@@ -365,3 +366,44 @@ def test_a_plan_of_many_files_is_not_in_memory(monkeypatch: pytest.MonkeyPatch) 
     tracemalloc.stop()
     # The bare list of files would take 900 kB, its JSON as much; a unit of 100 takes 200 kB.
     assert peak < 450_000
+
+
+def test_an_empty_json_file_holds_no_lines(inputs: Path) -> None:
+    (inputs / "a.json").write_bytes(b"")
+    assert kinds(plan(inputs)) == {"a.json": (Format.JSONL, Codec.PLAIN)}
+
+
+def test_a_parquet_file_of_one_row_group_stays_whole_however_big(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 1000)
+    pq.write_table(pa.table({"text": [str(n) * 50 for n in range(1000)]}), inputs / "a.parquet")
+    assert (inputs / "a.parquet").stat().st_size > 5000
+    assert [u.parts for u in plan(inputs).units()] == [(Part(0),)]
+
+
+def test_a_directory_that_cannot_be_listed_is_named_with_a_way_out(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scandir(path: str) -> Any:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=rf"cannot list the directory {inputs}: Permission denied\. Make it readable"):
+        plan(inputs)
+
+
+def test_units_of_a_plan_are_a_sequence(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 100)
+    (inputs / "a.jsonl").write_bytes(LINE * 50)
+    units = plan(inputs).units()
+    assert len(units) > 3
+    assert list(units[1:3]) == [units[1], units[2]]
+    assert [u.index for u in units[::-1]] == list(range(len(units)))[::-1]
+
+
+def test_a_worker_is_sent_the_place_of_the_inputs_without_the_units(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    found = plan(inputs)
+    sent = pickle.loads(pickle.dumps(found))
+    assert sent.root == found.root
+    assert len(sent.sizes) == 0
+    assert len(found.sizes) == 1

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.config import Config
-from tokenmill.read.parquet import ParquetReader, raw_values
+from tokenmill.read.parquet import ParquetReader, _halves, count_row_groups, raw_values
 from tokenmill.records import Documents, Part, Reason
 
 WHOLE = Part(0)
@@ -242,3 +242,20 @@ def test_large_texts_come_in_small_blocks(tmp_path: Path) -> None:
     assert max(sum(map(len, d.texts)) for d in found) <= 3 << 20
     assert all_texts(found) == ["x" * 300_000] * 40 + ["y"] * 4000
     assert numbers(found) == list(range(4040))
+
+
+def test_a_batch_that_is_too_large_is_halved_until_it_is_not() -> None:
+    values = ["x" * n for n in (1, 2, 3, 40, 50, 6, 7)]
+    batch = pa.RecordBatch.from_pydict({"text": values})
+    pieces = list(_halves(batch, 40))
+    assert [t for p in pieces for t in p.column(0).to_pylist()] == values
+    assert [p.num_rows for p in pieces] == [3, 1, 1, 2]
+    assert [p.num_rows for p in _halves(batch, batch.nbytes // 2 + 1)] == [7]
+
+
+def test_row_groups_that_cannot_be_counted_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a", "b", "c"]}), path, row_group_size=1)
+    assert count_row_groups(path) == 3
+    path.write_bytes(b"PAR1 broken")
+    assert count_row_groups(path) == 1

@@ -329,3 +329,14 @@ def test_a_tokenizer_that_is_refused_leaves_the_directory_free_for_the_advice(
     with pytest.raises(TokenizerError, match="--special-tokens-in-text reject"):
         run(tokenizer=str(tmp_path / "words.json"))
     assert run(tokenizer=str(tmp_path / "words.json"), special_tokens_in_text="reject").complete
+
+
+def test_a_damaged_checkpoint_is_named(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    (tmp_path / "out" / "units" / "00000.json").unlink()
+    (tmp_path / "out" / "units" / "00000.checkpoint.json").write_text("{")
+    with pytest.raises(
+        OutputError, match=r"00000\.checkpoint\.json is damaged .* Remove it to have that part done again"
+    ):
+        run()
