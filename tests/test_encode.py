@@ -342,3 +342,43 @@ def test_a_vocabulary_with_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None
     found = resolve(write(tmp_path / "t.json", model))
     assert json.loads(found.json)["model"]["vocab"]["\ud800"] == 259
     assert found.vocab_size == 260
+
+
+def test_a_vocabulary_that_is_a_list_is_numbered_by_place(tmp_path: Path) -> None:
+    """As of Unigram: special tokens may stand in it, or be added behind it."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    model = {
+        "added_tokens": [{"id": 1, "content": "</s>", **flags}, {"id": 2, "content": "<pad>", **flags}],
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["</s>", 0.0]]},
+    }
+    found = resolve(write(tmp_path / "t.json", model))
+    assert (found.eos_id, found.pad_id, found.vocab_size) == (1, 2, 3)
+    model["added_tokens"][1]["id"] = 1  # type: ignore[index]
+    assert resolve(write(tmp_path / "t.json", model)).vocab_size == 2
+
+
+def test_the_highest_id_is_the_highest_32_bit_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", {"model": {"vocab": {"a": 0, "b": 2**32 - 1}}})
+    assert resolve(path, no_eos=True).vocab_size == 2**32
+    path = write(tmp_path / "t.json", {"model": {"vocab": {"a": 0, "b": 2**32}}})
+    with pytest.raises(TokenizerError, match="no 32-bit numbers"):
+        resolve(path, no_eos=True)
+
+
+@pytest.mark.parametrize("eos", ["<absent>", None, 3, {"content": "<absent>"}, {}])
+def test_an_eos_in_the_configuration_that_is_no_special_token_is_not_believed(tmp_path: Path, eos: object) -> None:
+    write(tmp_path / "tokenizer_config.json", {"eos_token": eos})
+    assert resolve(write(tmp_path / "tokenizer.json", tiny_tokenizer_json())).eos_id == EOS
+
+
+def test_the_nearest_token_is_a_special_one(tmp_path: Path) -> None:
+    model = tiny_tokenizer_json()
+    model["added_tokens"].append(model["added_tokens"][0] | {"id": 259, "content": "<|endoftx|>", "special": False})
+    path = write(tmp_path / "t.json", model)
+    with pytest.raises(TokenizerError, match=r"has no special token '<\|endoftxt\|>'; did you mean '<\|endoftext\|>'"):
+        resolve(path, eos_token="<|endoftxt|>")
+
+
+def test_special_tokens_with_nothing_in_common_but_a_sign_are_all_found() -> None:
+    finder = SpecialTokenFinder(["x<1>", "y<1>"])
+    assert finder.count(["y<1>", "x<1>x<1>", "z<1>"]) == {0: ("y<1>", 1), 1: ("x<1>", 2)}

@@ -39,7 +39,7 @@ class FastokensEncoder:
 
     def __init__(self, tokenizer: Tokenizer, *, plain: bool) -> None:
         # Measured: two threads of its own gain 1.2x at best and cost memory; parallelism belongs to the engine.
-        os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
+        os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")  # no mutant: only speed depends on it
         import fastokens
 
         self._plain = plain
@@ -74,7 +74,7 @@ def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialToke
     plain = mode is not SpecialTokens.MATCH
     if plain and choice is not EncoderChoice.HUGGINGFACE and (known := _known_good(tokenizer)) is not None:
         return known
-    with ThreadPoolExecutor(1) as loader:
+    with ThreadPoolExecutor(1) as loader:  # no mutant: one task is given to it
         # fastokens takes three times as long to load, and lets others work meanwhile.
         wanted = choice is not EncoderChoice.HUGGINGFACE
         loading = loader.submit(FastokensEncoder, tokenizer, plain=plain) if wanted else None

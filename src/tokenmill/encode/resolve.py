@@ -25,7 +25,7 @@ BUNDLED = {"gpt-neox-20b": "EleutherAI/gpt-neox-20b"}
 _EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eos|>", "<｜end▁of▁sentence｜>")
 _PAD_NAMES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 
-MAX_TOKENIZER_BYTES = 512 << 20
+MAX_TOKENIZER_BYTES = 512 << 20  # no mutant: far above any tokenizer there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _download(repo: str) -> Path:
         ) from error
     # It tells EOS, and comes to lie beside the tokenizer in the cache. Many repositories have none.
     with contextlib.suppress(Exception):
-        huggingface_hub.hf_hub_download(repo, "tokenizer_config.json")
+        huggingface_hub.hf_hub_download(repo, "tokenizer_config.json")  # no mutant: there is no network in tests
     return Path(path)
 
 
