@@ -130,6 +130,7 @@ def test_unpacking_what_was_packed_gives_the_documents_back(
         tokens += piece.tokens.tolist()
         ends += piece.docs["end"].tolist()
         assert len(piece.tokens) % seq_len == 0
+        assert len(tokens) <= seq_len * rows
         assert piece.full == (len(tokens) == seq_len * rows)
         if piece.full:
             chunks.append(([], []))
@@ -220,6 +221,14 @@ def test_documents_keep_where_they_come_from() -> None:
     docs = np.array([(0, 7, 3), (0, 9, 3), (0, 0, 4)], SIDECAR_DTYPE)
     pieces = [*packer.add(batch([1], [2], [3]), docs, []), *packer.pad(9)]
     assert [p.docs.tolist() for p in pieces] == [[(2, 7, 3), (4, 9, 3)], [(2, 0, 4)]]
+
+
+def test_a_chunk_that_was_begun_before_takes_no_more_than_it_lacks() -> None:
+    packer = Packer(seq_len=2, rows_per_chunk=3, dtype=U2)
+    assert summary(pack(packer, [1, 1])) == [([1, 1], [2], False)]
+    assert summary(pack(packer, [2] * 8)) == [([2, 2, 2, 2], [], True), ([2, 2, 2, 2], [4], False)]
+    resumed = Packer(seq_len=2, rows_per_chunk=3, dtype=U2, used=4)
+    assert summary(pack(resumed, [3] * 4)) == [([3, 3], [], True), ([3, 3], [2], False)]
 
 
 def test_an_empty_batch_gives_nothing_and_changes_nothing() -> None:

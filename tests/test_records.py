@@ -18,6 +18,7 @@ from tokenmill.records import (
     InputFile,
     Ledger,
     Part,
+    Reason,
     Receipt,
     Spent,
     Unit,
@@ -176,6 +177,11 @@ def test_what_no_receipt_can_say_is_refused(path: str, value: Any) -> None:
         Receipt.from_json(put(path, value))
 
 
+def test_a_negative_number_makes_it_no_receipt() -> None:
+    with pytest.raises(ValueError, match=r"^not what a receipt looks like$"):
+        Receipt.from_json(put("chunks.1.rows", -1))
+
+
 @pytest.mark.parametrize("name", [f.name for f in fields(Receipt)])
 def test_a_receipt_without_a_field_is_refused(name: str) -> None:
     data = receipt().to_json()
@@ -211,6 +217,25 @@ def test_a_unit_with_other_files_than_parts_is_refused(count: int) -> None:
     data["files"] = (data["files"] * 2)[:count]
     with pytest.raises(ValueError, match=f"{count} files for 2 parts"):
         Unit.from_json(data)
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        assert Unit(0, (Part(0), Part(1)), (ONE,), 11).names
+
+
+def test_names_that_stand_in_outputs_never_change() -> None:
+    assert [str(f) for f in Format] == ["jsonl", "parquet", "text"]
+    assert [str(c) for c in Codec] == ["plain", "gzip", "zstd", "bzip2", "xz"]
+    assert [str(r) for r in Reason] == [
+        "broken_json",
+        "not_an_object",
+        "no_text_field",
+        "text_not_a_string",
+        "invalid_utf8",
+        "lone_surrogate",
+        "too_large",
+        "special_token",
+        "truncated_file",
+        "corrupt_file",
+    ]
 
 
 def test_the_sidecar_is_twenty_bytes_a_document_everywhere() -> None:

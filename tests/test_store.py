@@ -250,20 +250,23 @@ def test_a_file_that_is_not_there_is_none(store: Store) -> None:
     assert store.checkpoint(UNIT) is None
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "3", "\xff"])
-def test_a_damaged_file_is_named_with_its_way_out(store: Store, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [("{", "JSONDecodeError"), ("[]", "ValueError('not an object')"), ("3", "ValueError('not an object')"), ("\xff", "U")],
+)
+def test_a_damaged_file_is_named_with_its_way_out(store: Store, content: str, why: str) -> None:
     for path, way_out in ((store.job, START_ANEW), (store.root / "units" / "00007.json", REMOVE)):
         put(path, content.encode("latin-1"))
         with pytest.raises(OutputError) as error:
             store.read_json(path)
-        assert str(error.value).startswith(f"{path} is damaged (")
+        assert str(error.value).startswith(f"{path} is damaged ({why}")
         assert str(error.value).endswith(f"). {way_out}")
 
 
 def test_a_plan_that_is_damaged_or_empty_is_named(store: Store) -> None:
-    for content in ("", "{}\n", "x\n"):
+    for content, why in (("", r"ValueError\('no units'\)"), ("{}\n", "KeyError"), ("x\n", "JSONDecodeError")):
         put(store.plan, content)
-        with pytest.raises(OutputError, match=rf"plan\.jsonl is damaged \(.*\)\. {START_ANEW}$"):
+        with pytest.raises(OutputError, match=rf"plan\.jsonl is damaged \({why}.*\)\. {START_ANEW}$"):
             store.read_plan(Path("in"))
     put(store.plan, "".join(plan_of().lines()))
     found = store.read_plan(Path("in"))
