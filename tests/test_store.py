@@ -252,7 +252,12 @@ def test_a_file_that_is_not_there_is_none(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [("{", "JSONDecodeError"), ("[]", "ValueError('not an object')"), ("3", "ValueError('not an object')"), ("\xff", "U")],
+    [
+        ("{", "JSONDecodeError"),
+        ("[]", "ValueError('not an object')"),
+        ("3", "ValueError('not an object')"),
+        ("\xff", "U"),
+    ],
 )
 def test_a_damaged_file_is_named_with_its_way_out(store: Store, content: str, why: str) -> None:
     for path, way_out in ((store.job, START_ANEW), (store.root / "units" / "00007.json", REMOVE)):

@@ -6,7 +6,6 @@ No token is moved. The manifest is the whole truth about the output, and is ther
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -110,14 +109,14 @@ def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
 def write_rejects(job: Job) -> int:
     """Put the rejects of all units so far into one file, with file names and absolute numbers; how many records."""
     listed = 0
-    temp = job.store.temporary / job.store.rejects.name
-    with temp.open("w", encoding="ascii") as out:
+
+    def lines() -> Iterator[str]:
+        nonlocal listed
         for reject in public_rejects(job.store, job.plan):
-            out.write(json.dumps(reject) + "\n")
             listed += reject["records"]
-        out.flush()
-        os.fsync(out.fileno())
-    temp.rename(job.store.rejects)
+            yield json.dumps(reject) + "\n"
+
+    job.store.write_pieces(job.store.rejects, lines())
     return listed
 
 
@@ -138,8 +137,8 @@ def receipts(store: Store, plan: Plan, partial: bool = False) -> Iterator[tuple[
 
     None where an earlier part of the same file could not be read, so that nobody knows.
     """
-    file = -1
-    line: int | None = 1
+    file: int | None = None
+    line: int | None = None
     for unit in plan.units():
         receipt = store.receipt(unit)
         if receipt is None:
@@ -155,7 +154,7 @@ def receipts(store: Store, plan: Plan, partial: bool = False) -> Iterator[tuple[
                 )
             else:
                 raise LedgerError(f"unit {unit.name} has no receipt, please report this")
-        firsts = []
+        firsts: list[int | None] = []
         for part, count in zip(unit.parts, receipt.lines, strict=True):
             # The parts of a file follow one another.
             before = line if part.file == file else 1

@@ -40,7 +40,7 @@ SCOPE = ["records.py", "store.py", "finish.py", "manifest.py", "pack.py", "proce
 SCOPE += ["plan/*", "read/*", "encode/*"]
 CORE = ["pack.py", "unit.py", "write.py", "store.py", "records.py", "finish.py"]
 # Seconds of tests in each round. What survives both is not found by the rest either, or it should be found sooner.
-ROUNDS = (3.0, 20.0)
+ROUNDS = (4.0, 25.0)
 # These count calls, measure, or run in other processes.
 NOT_FOR_MUTANTS = ["tests/test_hot_path.py", "tests/test_benchmark.py", "tests/test_interruption.py"]
 
@@ -117,7 +117,7 @@ def _tasks(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], Any], 
     for module, found in mutants.items():
         for mutant in found:
             if (module, mutant.number) not in known:
-                yield Task(f"{PACKAGE}/{module}", mutant, _rounds(cover, cover.reaching(module, mutant.lines)))
+                yield Task(f"{PACKAGE}/{module}", mutant, _rounds(cover, cover.reaching(module, mutant)))
 
 
 def _rounds(cover: Cover, tests: list[str]) -> tuple[Round, ...]:

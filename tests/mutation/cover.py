@@ -7,12 +7,15 @@ what it found to a file of the folder that TOKENMILL_COVER names. What runs in p
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator
+import re
+from collections.abc import Generator
 from pathlib import Path
 
 import coverage
 import msgspec
 import pytest
+
+from tests.mutation.generate import Mutant
 
 
 class Cover(msgspec.Struct):
@@ -21,19 +24,23 @@ class Cover(msgspec.Struct):
     seconds: dict[str, float]
     tests: dict[str, dict[int, list[str]]]
 
-    def reaching(self, module: str, lines: Collection[int]) -> list[str]:
-        """The tests that reach any of these lines, or any of the module if there are none; the likeliest to fail first.
+    def reaching(self, module: str, mutant: Mutant) -> list[str]:
+        """The tests that reach a mutant, or any of its module if it runs on import; the likeliest to fail first.
 
         Those are the module's own tests, then the quick ones. Those that look at every byte of an output come early,
-        too: they are worth their time.
+        too: they are worth their time. What is forced to disk, only tests of a power loss can see.
         """
         by_line = self.tests.get(module, {})
-        found = {test for line in lines or by_line for test in by_line.get(line, ())}
+        found = {test for line in mutant.lines or by_line for test in by_line.get(line, ())}
+        for line in range(mutant.line - 1, mutant.line - 4, -1):  # a jump may not show as a line of its own
+            found = found or set(by_line.get(line, ()))
         name = module.removesuffix(".py").replace("/__init__", "").replace("/", "_")
-        own = (f"tests/test_{name}.py", f"tests/test_{name.split('_')[0]}.py")
+        own = [f"tests/test_{name}.py", f"tests/test_{name.split('_')[0]}.py"]
+        if re.search("sync|flush|unlink|rename|rmtree", mutant.what):
+            own.append("tests/test_durability.py")
 
         def order(test: str) -> tuple[bool, float, str]:
-            return not test.startswith(own), self.seconds[test] * (0.1 if "golden" in test else 1.0), test
+            return not test.startswith(tuple(own)), self.seconds[test] * (0.1 if "golden" in test else 1.0), test
 
         return sorted(found, key=order)
 

@@ -129,6 +129,8 @@ def _without_annotations(node: ast.AST) -> ast.AST:
     bare = copy.copy(node)
     if isinstance(bare, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         bare.decorator_list = []  # `frozen` and `slots` guard against mistakes in the code, not in the data
+    if isinstance(bare, ast.ClassDef):
+        bare.keywords = []
     if isinstance(bare, ast.FunctionDef | ast.AsyncFunctionDef):
         bare.returns = None
         bare.args = copy.copy(bare.args)
