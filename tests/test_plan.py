@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import inspect
+import json
 import logging
 import lzma
 import os
@@ -405,5 +406,19 @@ def test_a_worker_is_sent_the_place_of_the_inputs_without_the_units(inputs: Path
     found = plan(inputs)
     sent = pickle.loads(pickle.dumps(found))
     assert sent.root == found.root
-    assert len(sent.sizes) == 0
+    assert (sent.files, len(sent.sizes)) == (0, 0)
     assert len(found.sizes) == 1
+
+
+def test_a_plan_in_which_nothing_was_repaired_stays_the_same(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    found = plan(inputs)
+    assert found.with_inputs({}) is found
+
+
+def test_a_plan_with_a_name_that_no_file_can_have_is_refused(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (line,) = plan(inputs).lines()
+    spool = Spool([json.loads(line.replace("a.jsonl", "\\ud800.jsonl"))])
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        Plan(inputs, spool)

@@ -43,7 +43,6 @@ class Plan:
         self.sizes = array("Q")
         """The size of every unit."""
         self.files = 0
-        self.digest = ""
         self._units = units
         self._starts = array("Q", [0])
         self._index()
