@@ -25,7 +25,7 @@ from backports import zstd
 from tests.conftest import texts
 from tokenmill.config import Config
 from tokenmill.errors import InputError, OutputError
-from tokenmill.plan import Plan, cut, make_plan, write_plan
+from tokenmill.plan import Plan, cut, listed, make_plan, write_plan
 from tokenmill.plan.cut import cut_units, unit_bytes, weight
 from tokenmill.plan.spool import Spool
 from tokenmill.records import Codec, Format, InputFile, Part
@@ -422,3 +422,30 @@ def test_a_plan_with_a_name_that_no_file_can_have_is_refused(inputs: Path) -> No
     spool = Spool([json.loads(line.replace("a.jsonl", "\\ud800.jsonl"))])
     with pytest.raises(ValueError, match="surrogates not allowed"):
         Plan(inputs, spool)
+
+
+def test_how_a_corpus_is_cut_is_part_of_the_format() -> None:
+    """Other units are other bytes: these numbers stay as they are."""
+    assert unit_bytes(0) == unit_bytes(512 * 16_777_216) == 16_777_216
+    assert unit_bytes(512 * 20_000_000) == 20_000_000
+    assert unit_bytes(512 << 30) == unit_bytes(1 << 50) == 1 << 30
+    plain = {codec: weight(file("a", 1000, codec)) - 16_384 for codec in Codec}
+    assert plain == {Codec.PLAIN: 1000, Codec.GZIP: 3000, Codec.ZSTD: 3000, Codec.BZIP2: 4000, Codec.XZ: 4000}
+    assert weight(file("a", 1000, format_=Format.PARQUET)) - 16_384 == 2000
+
+
+def test_a_unit_is_as_heavy_as_all_inputs_together_want_it(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr(cut, "FILE_COST_BYTES", 0)
+    monkeypatch.setattr(cut, "UNITS_WANTED", 4)
+    for n in range(8):
+        (inputs / f"{n}.jsonl.gz").write_bytes(gzip.compress(LINE, mtime=0))
+    assert [len(u.parts) for u in plan(inputs).units()] == [2, 2, 2, 2]
+
+
+def test_the_first_few_of_many_are_listed_and_the_others_counted() -> None:
+    entries = [(name, "no input") for name in "abcdef"]
+    assert listed(Spool(entries[:1])) == "a (no input)"
+    assert listed(Spool(entries[:2]), 2) == "a (no input); b (no input)"
+    assert listed(Spool(entries[:3]), 1) == "a (no input); and 2 more"
+    assert listed(Spool(entries)).endswith("e (no input); and 1 more")
