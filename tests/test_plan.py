@@ -449,3 +449,14 @@ def test_the_first_few_of_many_are_listed_and_the_others_counted() -> None:
     assert listed(Spool(entries[:2]), 2) == "a (no input); b (no input)"
     assert listed(Spool(entries[:3]), 1) == "a (no input); and 2 more"
     assert listed(Spool(entries)).endswith("e (no input); and 1 more")
+
+
+def test_a_plain_file_of_two_units_is_cut_in_two() -> None:
+    half = 16 << 20
+    assert spans(file("a", 2 * half)) == [[(0, 0, half)], [(0, half, 2 * half)]]
+
+
+def test_a_parquet_file_of_two_row_groups_is_cut_in_two(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 1000)
+    pq.write_table(pa.table({"text": [str(n) * 50 for n in range(1000)]}), inputs / "a.parquet", row_group_size=500)
+    assert [u.parts for u in plan(inputs).units()] == [(Part(0, 0, 1),), (Part(0, 1, 2),)]

@@ -37,7 +37,7 @@ def cut_units(inputs: Iterable[InputFile], target: int, root: Path) -> Iterator[
     """Cut the inputs, in order, into units of about this weight."""
     numbers = count()
     held: list[tuple[Part, InputFile]] = []
-    held_weight = 0
+    held_weight = 0  # no mutant: the first file sets it
 
     def unit(parts: list[tuple[Part, InputFile]], size: int) -> Unit:
         return Unit(next(numbers), tuple(p for p, _ in parts), tuple(f for _, f in parts), size)
