@@ -109,6 +109,7 @@ def test_a_ledger_is_written_with_its_reasons_in_order() -> None:
 
 
 def test_cpu_time_adds_up_stage_by_stage() -> None:
+    assert Spent() == Spent(0, 0, 0, 0, 0)
     spent = Spent(1, 2, 3, 4, 5)
     spent.add(Spent(10, 20, 30, 40, 50))
     assert spent == Spent(11, 22, 33, 44, 55)

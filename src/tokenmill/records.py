@@ -280,16 +280,16 @@ class Receipt:
     def from_json(cls, data: dict[str, Any]) -> Receipt:
         """Raises ValueError for what no receipt can say."""
         receipt = msgspec.convert(data, cls, str_keys=True)
-        if receipt.to_json() != data or _lowest(data) < 0:
+        if receipt.to_json() != data or _has_negative(data):
             raise ValueError("not what a receipt looks like")
         return receipt
 
 
-def _lowest(data: Any) -> int:
-    """The lowest number anywhere in it."""
+def _has_negative(data: Any) -> bool:
+    """Whether there is a number below 0 anywhere in it."""
     if isinstance(data, dict | list):
-        return min(map(_lowest, data.values() if isinstance(data, dict) else data), default=0)
-    return data if isinstance(data, int) else 0
+        return any(map(_has_negative, data.values() if isinstance(data, dict) else data))
+    return isinstance(data, int) and data < 0
 
 
 def printable(name: object) -> str:
