@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import texts
+from tests.conftest import Run, texts
 from tests.mishaps import by_block
 from tokenmill.config import Config, EncoderChoice, SpecialTokens
 from tokenmill.encode import build_encoder, resolve_tokenizer
@@ -20,6 +20,7 @@ from tokenmill.memory import derive_budget
 from tokenmill.plan import make_plan
 from tokenmill.plan.sniff import EDGE_BYTES
 from tokenmill.records import Ledger, Receipt, Spent, TokenBatch, Unit
+from tokenmill.store import Checkpoint, Store
 from tokenmill.unit import run_unit
 
 
@@ -151,3 +152,21 @@ def test_what_was_reported_of_a_file_that_goes_missing_is_taken_back(
     assert by_block(reported.ledger) == by_block(receipt.ledger)
     assert receipt.ledger.rejects_by_reason == {"broken_json": 1, "no_text_field": 1}
     assert reported.bytes == unit.size
+
+
+@pytest.mark.parametrize(("engine", "batches"), [("streaming", False), ("enhanced", True)])
+def test_a_checkpoint_is_made_for_every_chunk_and_in_enhanced_for_every_batch(
+    inputs: Path, run: Run, monkeypatch: pytest.MonkeyPatch, engine: str, batches: bool
+) -> None:
+    made: list[Checkpoint] = []
+    save = Store.save_checkpoint
+
+    def save_and_note(store: Store, unit: Unit, checkpoint: Checkpoint) -> None:
+        made.append(checkpoint)
+        save(store, unit, checkpoint)
+
+    monkeypatch.setattr(Store, "save_checkpoint", save_and_note)
+    (inputs / "a.jsonl").write_bytes(texts(*["x" * 7] * 20))
+    run(engine=engine, sequences_per_chunk=10, batch_size=2)
+    assert [len(c.chunks) for c in made if not c.partial.tokens] == [1, 2]
+    assert any(c.partial.tokens for c in made) == batches

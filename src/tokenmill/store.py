@@ -283,13 +283,13 @@ class Store:
     def has_chunk(self, chunk: ChunkEntry, seq_len: int, dtype: np.dtype[Any]) -> bool:
         """Whether a chunk's files are there and have the right size: a cheap look, not a verification."""
         sizes = [
-            len(npy_header(dtype, (0, seq_len))) + chunk.rows * seq_len * dtype.itemsize,
-            len(npy_header(SIDECAR_DTYPE, (0,))) + chunk.documents * SIDECAR_DTYPE.itemsize,
+            len(npy_header(dtype, (chunk.rows, seq_len))) + chunk.rows * seq_len * dtype.itemsize,
+            len(npy_header(SIDECAR_DTYPE, (chunk.documents,))) + chunk.documents * SIDECAR_DTYPE.itemsize,
         ]
         paths = self.chunk_paths(chunk)
-        if not all(p.exists() for p in paths):
-            return False
-        return all(p.stat().st_size == s for p, s in zip(paths, sizes, strict=False))  # of ids the size is not known
+        there = all(p.exists() for p in paths)
+        # Of the ids the size is not known.
+        return there and all(p.stat().st_size == s for p, s in zip(paths, sizes, strict=False))
 
     def has_partial(self, unit: Unit, number: int, partial: Partial, dtype: np.dtype[Any]) -> bool:
         """Whether an incomplete chunk is there, as far as it was counted.

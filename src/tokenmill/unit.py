@@ -70,7 +70,6 @@ class Manner:
 
 class _FileFailure(Exception):  # noqa: N818 - a signal to run_unit, not an error of its own
     def __init__(self, file: int, cause: UnreadableInputError | InputChangedError) -> None:
-        super().__init__(file, cause)
         self.file = file
         self.cause = cause
 
