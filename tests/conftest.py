@@ -18,8 +18,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # A job forces its files to disk, some milliseconds each time. In memory that is nothing; what is forced, and when, is
 # for tests/test_durability.py to see.
 MEMORY = Path("/dev/shm")
-if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+ROOMY = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30 else None
+if ROOMY:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(ROOMY))
 # Nothing in the tests may reach for the network, whatever the machine offers.
 os.environ["HF_HUB_OFFLINE"] = "1"
 

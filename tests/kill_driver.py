@@ -22,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import tests.crash_driver  # noqa: F401 - loads what a run needs
@@ -119,7 +120,8 @@ def main() -> None:
             child.wait(lambda child=child, least=least: child.progress() >= least)  # type: ignore[misc]
         if engine == "ultra" and rng.random() < 0.5 and not child.ended():
             for worker in child.workers()[:1]:
-                os.kill(worker, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may have ended since
+                    os.kill(worker, signal.SIGKILL)
             time.sleep(rng.random() * seconds)
         time.sleep(rng.random() * 0.02)
         child.kill()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # every worker imports this, and needs none of it
 
 PROJECT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 30.0
-"""So long is waited for what should happen at once: only a test that fails takes it."""
+"""How long to wait for what should happen at once: only a test that fails takes it."""
 
 Patch = Callable[[Any, str, Any], None]
 
@@ -289,7 +289,8 @@ def die_after_commit() -> None:
     """Kill this process as soon as the receipt of a unit is in place, before anybody is told."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "os.remove" and os.fspath(arguments[0]).endswith(".checkpoint.json"):
+        name = os.fspath(arguments[0]) if event == "os.remove" else ""
+        if name.endswith(".checkpoint.json") and os.path.exists(name.replace(".checkpoint", "")):
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)

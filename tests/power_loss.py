@@ -1,4 +1,4 @@
-"""A disk that loses what was not forced to it: everything that may be found after a power loss, at any step of a run.
+"""A disk that loses what was not forced to it: what may be found after a power loss, at any step of a run.
 
 The promises of POSIX and no more: `fsync` of a file saves its content, not its name; `fsync` of a directory saves the
 names in it, not the content behind them. So what is found is
@@ -6,8 +6,9 @@ names in it, not the content behind them. So what is found is
     of a file       its content at its last fsync, empty if there was none
     of a directory  its names (made, renamed, removed) at its last fsync, none if there was none
 
-That is the least. A system may save more of its own accord, in any order: each directory may also be found as it was
-at the moment of the loss, whatever the others are, and the files too. All of these are looked at, at every step.
+That is the least. A system may save more of its own accord: each directory may also be found as it was at the moment
+of the loss, whatever the others are, and the contents of all files too. All of these are looked at, at every step; not
+that a directory has saved some of its changes and not others.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def read_ahead(
 
 @pytest.mark.parametrize("engine", ["ultra", "extreme"])
 @pytest.mark.parametrize("count", [0, 3])
-def test_so_many_files_are_read_ahead_as_were_asked_for(read_ahead: Any, engine: str, count: int) -> None:
+def test_as_many_files_are_read_ahead_as_were_asked_for(read_ahead: Any, engine: str, count: int) -> None:
     options = ["--engine", engine, "--prefetch-files", str(count), "--max-rejects", "0"]
     assert sorted(read_ahead(options, first=b"broken\n" * 10)) == ["1.jsonl.gz", "2.jsonl.gz", "3.jsonl.gz"][:count]
 

@@ -388,7 +388,7 @@ MOST_BLOCKS_AFTER_A_STOP = {
     "enhanced": 0,
     "streaming": 0,
     "extreme": 2 * BLOCKS_PER_THREAD,
-    "ultra": 20,  # until the parent was told of the next one, and has hung up
+    "ultra": 2,  # each worker asks once more, and is held until its parent has ended it
 }
 
 
@@ -402,13 +402,15 @@ def test_a_stop_lets_no_engine_go_on_for_more_than_a_few_blocks(
     monkeypatch: pytest.MonkeyPatch,
     engine: str,
 ) -> None:
-    stop = threading.Event()
+    stop, ended = threading.Event(), threading.Event()
     asked_before: list[int] = []
 
     def answer(_: int, document: str) -> None:
         if document == HOLD and not stop.is_set():
-            stop.set()
             asked_before.append(len(gate.asked))
+            stop.set()
+        if stop.is_set() and engine == "ultra":
+            ended.wait(PATIENCE_SECONDS)
 
     options = BLOCK_OPTIONS | {"inputs": (str(blocks),), "tokenizer": tiny_tokenizer, "num_workers": 2}
     with Gate(answer) as gate, monkeypatch.context() as held:
@@ -416,6 +418,7 @@ def test_a_stop_lets_no_engine_go_on_for_more_than_a_few_blocks(
         mishaps.ask(gate.address, held.setattr)
         run_until(stop, engine=engine, output=tmp_path / "out", **options)
         assert len(gate.asked) - asked_before[0] <= MOST_BLOCKS_AFTER_A_STOP[engine]
+        ended.set()
     assert workers() == []
     result = run(engine="streaming", **BLOCK_OPTIONS)
     assert tree(tmp_path / "out") == blocks_expected
@@ -492,7 +495,8 @@ def test_ctrl_c_stops_every_engine_and_leaves_no_process(
         if goes_on:
             hold.open()
         _, said = process.communicate(timeout=PATIENCE_SECONDS)
-        assert len(gate.asked) - asked <= (20 if goes_on else 0)
+        # How many they are exactly, the test of a stop says; here the workers and the signal are in a race.
+        assert len(gate.asked) < 2 * (BLOCKS + 1) if goes_on else len(gate.asked) == asked
         assert not hold.gave_up
         hold.open()
     assert process.returncode == 130, said
@@ -548,11 +552,22 @@ def test_a_killed_worker_changes_nothing_but_the_time(
     assert_reports_agree(result)
 
 
+@pytest.mark.parametrize("missing", [False, True])
 def test_a_worker_that_dies_when_its_unit_is_committed_is_counted_by_the_receipt(
-    blocks: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    blocks: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    missing: bool,
 ) -> None:
-    """Its last reports were never sent, its checkpoint is still there, and nobody does the unit again."""
+    """Its last reports were never sent, its checkpoint is still there, and nobody does the unit again.
+
+    Not even if the receipt names a missing file: that is for the next run.
+    """
     (blocks / "b.jsonl").unlink()
+    if missing:
+        (blocks / "b.jsonl").symlink_to(tmp_path / "nowhere")
     run(engine="streaming", output=tmp_path / "fresh", **BLOCK_OPTIONS)
     mishaps.in_new_processes(monkeypatch, tmp_path, "mishaps.die_after_commit()")
     result = run(engine="ultra", num_workers=1, **BLOCK_OPTIONS)

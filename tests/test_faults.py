@@ -370,7 +370,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
     yield resize
     gc.collect()  # the plan's file is closed with the plan
-    subprocess.run(["umount", str(path)], check=True)
+    subprocess.run(["umount", "--lazy", str(path)], check=True)  # a failed test may still hold a file
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -61,7 +61,7 @@ def test_a_crash_at_any_write_step_changes_nothing(
 def test_a_write_step_that_fails_is_a_clear_error_and_the_job_goes_on_afterwards(
     small_job: Path, tmp_path: Path, tiny_tokenizer: str, error: str, stride: int
 ) -> None:
-    """Chunk, sidecar, ids, rejects, checkpoint, receipt, manifest: every write, flush, rename and removal of a job."""
+    """Chunk, sidecar, ids, rejects, checkpoint, receipt, manifest: writes, flushes, renames and removals of a job."""
     assert go_wrong(small_job, tmp_path, tiny_tokenizer, "streaming", stride, error) > 9
 
 

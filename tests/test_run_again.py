@@ -185,7 +185,7 @@ def test_a_lost_chunk_is_made_again(inputs: Path, tmp_path: Path, run: Run) -> N
         ("units/00000.rejects.jsonl", -1),
     ],
 )
-def test_a_file_that_has_not_its_size_any_more_is_made_again(
+def test_a_file_whose_size_has_changed_is_made_again(
     inputs: Path, tmp_path: Path, run: Run, name: str, more: int
 ) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")

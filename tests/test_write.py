@@ -162,7 +162,7 @@ def test_an_item_larger_than_the_buffer_is_written_too(tmp_path: Path) -> None:
     assert np.load(tmp_path / "a.npy").tolist() == [(1, 2, 3), (4, 5, 6)]
 
 
-def test_a_short_write_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes as many bytes as it likes: here three, and now and then none."""
 
     class Slow(io.FileIO):

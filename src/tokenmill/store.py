@@ -106,7 +106,7 @@ class Store:
         """Hold the directory. The lock is the kernel's: it dies with the process, whoever that was."""
         try:
             self._make()
-            mode = 0o644  # no mutant: what others may do with an empty file is no matter
+            mode = 0o644  # no mutant: what others may do with an empty file does not matter
             handle = os.open(self.logs / "lock", os.O_RDWR | os.O_CREAT, mode)
         except OSError as error:
             raise OutputError(f"cannot write to {printable(self.root)}: {error.strerror}") from error

@@ -41,7 +41,7 @@ from tokenmill.records import (
     printable,
 )
 from tokenmill.store import Checkpoint, chunk_name
-from tokenmill.write import EMPTY, ChunkWriter, Partial, closed_on_failure
+from tokenmill.write import EMPTY, ChunkWriter, Partial, closed_on_failure, sync_directory
 
 Update = Callable[[Ledger, int, Spent], None]
 """Told of every block: what it added, how many input bytes and what CPU time it took. May raise to stop the unit."""
@@ -88,6 +88,8 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, manner: Man
         counted = _Counted(update)
         run = None
         try:
+            if missing:
+                job.store.reset([unit])
             run = UnitRun(job, unit, counted.add, missing, manner)
             with closing(run.blocks()) as blocks, _closed_after(manner.ordered_map(process, blocks)) as results:
                 for encoded in results:
@@ -98,7 +100,6 @@ def run_unit(job: Job, unit: Unit, encoder: Encoder, update: Update, manner: Man
         except _FileFailure as failure:
             missing[failure.file] = str(failure.cause)
             counted.take_back()
-            job.store.reset([unit])
         except OSError as error:
             if isinstance(error, OutputError):
                 raise
@@ -329,6 +330,8 @@ class UnitRun:
         )
         if receipt.rejects_xxh3 is None:
             self._job.store.rejects_path(self._unit).unlink()
+        else:
+            sync_directory(self._job.store.units)  # the name of the list, before a receipt tells of it
         self._job.store.commit(self._unit, receipt)
         return receipt
 

@@ -157,7 +157,7 @@ class ChunkWriter:
         with closed_on_failure(self._rows.abort, self._docs.abort):
             self._ids = self._open_ids(begun.ids_bytes) if with_ids else None
         self._padding = 0
-        self._is_named = False  # for certain, also after a crash
+        self._names_on_disk = False
 
     def _open_ids(self, size: int) -> BinaryIO:
         file = self._temp(".ids.jsonl").open("r+b" if size else "w+b")
@@ -172,9 +172,9 @@ class ChunkWriter:
             os.fsync(self._ids.fileno())
         size = 0 if self._ids is None else self._ids.tell()
         partial = Partial(tokens=self._rows.sync(), documents=self._docs.sync(), ids_bytes=size)
-        if not self._is_named:
+        if not self._names_on_disk:
             sync_directory(self._temporary)
-            self._is_named = True
+            self._names_on_disk = True
         return partial
 
     def _temp(self, suffix: str) -> Path:

@@ -1,7 +1,7 @@
 """`make golden`: write down what the golden jobs give now. The diff of digests.json shows what changed; say why.
 
-A change of the chunks, sidecars, receipts, manifest or run id of a job that used to work is a new format version, and
-output/ (an output of version 1) must stay readable whatever changes.
+A change of what a job writes whose input is whole is a new format version; of damaged input a later version may save
+more. An output that was released (output/) must stay readable whatever changes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m tests.mutation                        every module of SCOPE; goes on where it was stopped
     python -m tests.mutation write.py 'read/*'      these modules
-    python -m tests.mutation --survivors            only those that survived last time, after new tests
+    python -m tests.mutation --survivors            also those that survived last time, after new tests
     python -m tests.mutation --fresh                forget what is known, e.g. after tests have been removed
     python -m tests.mutation --bugs                 the bugs of bugs.json instead, each with its test (`make bugs`)
 
@@ -26,10 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import MEMORY
-from tests.mutation.bugs import bug_tasks
+from tests.conftest import ROOMY
+from tests.mutation.bugs import bug_tasks, control_tasks
 from tests.mutation.cover import Cover, read_cover
-from tests.mutation.execute import PROJECT, Outcome, Round, Task, execute, preload
+from tests.mutation.execute import PROJECT, Outcome, Round, Task, Worker, execute, preload
 from tests.mutation.generate import Mutant, excused_lines, generate
 
 PACKAGE = "src/tokenmill"
@@ -39,6 +39,7 @@ COVER = FOLDER / "cover"
 SCOPE = ["records.py", "store.py", "finish.py", "manifest.py", "pack.py", "process.py", "unit.py", "write.py"]
 SCOPE += ["plan/*", "read/*", "encode/*"]
 CORE = ["pack.py", "unit.py", "write.py", "store.py", "records.py", "finish.py"]
+KILLED = ("killed", "timeout")
 # Seconds of tests in each round. What survives both is not found by the rest either, or it should be found sooner.
 ROUNDS = (4.0, 12.0)
 # These count calls, measure, or run in other processes.
@@ -50,7 +51,7 @@ def main() -> int:
         prog="make mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("modules", nargs="*", default=SCOPE, help="names below src/tokenmill, with wildcards")
-    parser.add_argument("--survivors", action="store_true", help="try only what survived last time")
+    parser.add_argument("--survivors", action="store_true", help="try again what survived last time")
     parser.add_argument("--fresh", action="store_true", help="forget what is known")
     parser.add_argument("--bugs", action="store_true", help="try the bugs made by hand")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
@@ -62,10 +63,12 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     modules = [m for m in sorted(_modules()) if any(fnmatch.fnmatch(m, pattern) for pattern in args.modules)]
     modules.sort(key=lambda module: module not in CORE)
+    if not modules:
+        parser.error(f"there is no module {' or '.join(args.modules)} below {PACKAGE}")
     mutants = {module: generate(_source(module)) for module in modules}
     known = _known(mutants)
     if args.survivors:
-        known = {key: outcome for key, outcome in known.items() if outcome["status"] != "survived"}
+        known = {key: outcome for key, outcome in known.items() if outcome["status"] in KILLED}
     tasks = list(_tasks(mutants, known, _cover()))
     print(f"{sum(map(len, mutants.values())):,} mutants in {len(modules)} modules, {len(tasks):,} to try", flush=True)
     preload()
@@ -101,17 +104,27 @@ def _cover() -> Cover:
     newest = max(p.stat().st_mtime_ns for top in ("src", "tests") for p in (PROJECT / top).rglob("*.py"))
     if not COVER.exists() or COVER.stat().st_mtime_ns < newest:
         print("finding out which tests reach which line", flush=True)
-        shutil.rmtree(COVER, ignore_errors=True)
-        COVER.mkdir()
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutation.cover"]
-        ignored = [f"--ignore={path}" for path in NOT_FOR_MUTANTS]
-        environment = os.environ | {"TOKENMILL_COVER": str(COVER), "PYTHONPATH": f"{PROJECT}:{PROJECT / 'src'}"}
-        log = FOLDER / "cover.log"
-        with log.open("wb") as file:
-            done = subprocess.run([*command, *ignored], cwd=PROJECT, env=environment, stdout=file, stderr=file)
-        if done.returncode:
-            print(f"some tests failed, and are not used: see {log}", flush=True)
+        _measure_cover()
     return read_cover(COVER)
+
+
+def _measure_cover() -> None:
+    """In a copy as mutants have it, so that a test which fails there is not used."""
+    part, log = COVER.with_suffix(".part"), FOLDER / "cover.log"
+    for folder in (COVER, part):
+        shutil.rmtree(folder, ignore_errors=True)
+    part.mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutation.cover"]
+    command += [f"--ignore={path}" for path in NOT_FOR_MUTANTS]
+    with _workplace() as folder, log.open("wb") as file:
+        copy = Worker(folder / "cover").folder
+        environment = os.environ | {"TOKENMILL_COVER": str(part), "PYTHONPATH": f"{copy}:{copy / 'src'}"}
+        done = subprocess.run(command, cwd=copy, env=environment, stdout=file, stderr=file)
+    if done.returncode not in (0, 1) or not any(part.iterdir()):
+        sys.exit(f"the tests could not be run: see {log}")
+    if done.returncode:
+        print(f"some tests fail by themselves, and are not used: see {log}", flush=True)
+    part.rename(COVER)
 
 
 def _tasks(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], Any], cover: Cover) -> Iterator[Task]:
@@ -137,7 +150,7 @@ def _rounds(cover: Cover, tests: list[str]) -> tuple[Round, ...]:
 @contextmanager
 def _workplace() -> Iterator[Path]:
     """In memory where there is some: see tests/conftest.py."""
-    with tempfile.TemporaryDirectory(prefix="tokenmill-mutants-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(prefix="tokenmill-mutants-", dir=ROOMY) as folder:
         yield Path(folder)
 
 
@@ -152,8 +165,8 @@ def _try(tasks: list[Task], jobs: int) -> None:
             file.write(json.dumps(entry | {"status": outcome.status, "digest": digests[module]}) + "\n")
             file.flush()
             counts[outcome.status] += 1
-            if outcome.status == "survived":
-                print(f"survived: {module}:{task.mutant.line}  {task.mutant.what}", flush=True)
+            if outcome.status in ("survived", "error"):
+                print(f"{outcome.status}: {module}:{task.mutant.line}  {task.mutant.what}", flush=True)
             elif counts.total() % 100 == 0:
                 print(f"{counts.total():,} of {len(tasks):,}: {dict(counts)}", flush=True)
 
@@ -174,12 +187,15 @@ def _try_bugs(jobs: int) -> int:
     tasks = list(bug_tasks())
     missed = 0
     with _workplace() as folder:
+        for outcome in execute(control_tasks(), folder, jobs):
+            if outcome.status != "survived":
+                sys.exit(f"{outcome.task.rounds[0].tests[0]} fails without a bug, too: {outcome.status}")
         for outcome in execute(tasks, folder, jobs):
-            if outcome.status == "survived":
+            if outcome.status != "killed":
                 missed += 1
                 task = outcome.task
-                test = task.rounds[0].tests[0]
-                print(f"not noticed: {task.file}:{task.mutant.line}  {task.mutant.what} ({test})", flush=True)
+                said = f"{task.file}:{task.mutant.line}  {task.mutant.what} ({task.rounds[0].tests[0]})"
+                print(f"not noticed ({outcome.status}): {said}", flush=True)
     print(f"{len(tasks) - missed} of {len(tasks)} bugs noticed")
     return 1 if missed else 0
 
@@ -189,7 +205,7 @@ def _report(mutants: dict[str, list[Mutant]], known: dict[tuple[str, int], dict[
     for module, found in mutants.items():
         statuses = Counter(known[module, m.number]["status"] for m in found if (module, m.number) in known)
         excused = len(excused_lines(_source(module)))
-        rows.append((module, statuses.total(), statuses.total() - statuses["survived"], excused))
+        rows.append((module, statuses.total(), sum(statuses[s] for s in KILLED), excused))
     for module, total, killed, excused in rows:
         marked = f", {excused} lines excused" if excused else ""
         print(f"{module:24}{killed:5} of {total:5} killed{_share(killed, total)}{marked}")

@@ -40,6 +40,14 @@ def read_bugs() -> list[Bug]:
     return msgspec.json.decode(BUGS.read_bytes(), type=list[Bug])
 
 
+def control_tasks() -> Iterator[Task]:
+    """Each of the tests once, without a bug."""
+    for number, test in enumerate(sorted({bug.test for bug in read_bugs()})):
+        file = "src/tokenmill/__init__.py"
+        whole = Mutant(number, 0, frozenset(), "nothing is changed", (PROJECT / file).read_text())
+        yield Task(file, whole, (Round([test], SECONDS),))
+
+
 def bug_tasks() -> Iterator[Task]:
     for number, bug in enumerate(read_bugs()):
         mutant = Mutant(number, bug.line, frozenset(), bug.what, bug.source())

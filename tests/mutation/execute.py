@@ -22,7 +22,8 @@ from pathlib import Path
 from tests.mutation.generate import Mutant
 
 PROJECT = Path(__file__).parents[2]
-COPIED = ("src", "tests", "examples", "scripts", "docs", "README.md", "CHANGELOG.md", "pyproject.toml", "Makefile")
+COPIED = ["src", "tests", "benchmarks", "docs", "examples", "scripts"]
+COPIED += ["CHANGELOG.md", "Makefile", "README.md", "constraints.txt", "pyproject.toml"]
 # Loaded once, so that a fork need not: what tokenmill and its tests import.
 PRELOADED = ["pytest", "_pytest.assertion", "numpy", "msgspec", "xxhash", "isal.igzip_lib", "backports.zstd", "pyarrow"]
 PRELOADED += ["pyarrow.parquet", "pyarrow.compute", "tokenizers", "fastokens", "hypothesis", "hypothesis.strategies"]
@@ -51,7 +52,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`status`: killed, survived or timeout, which is as good as killed."""
+    """`status`: killed, survived, timeout (which is as good as killed) or error (the tests could not be run)."""
 
     task: Task
     status: str
@@ -62,6 +63,8 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._whole: dict[str, bytes] = {}
+        """The files that were changed, as they were."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         skip = shutil.ignore_patterns("__pycache__", ".hypothesis")
@@ -78,7 +81,9 @@ class Worker:
 
     def start(self, task: Task, number: int) -> int:
         """The process that runs a round of tests on the mutant."""
-        (self.folder / task.file).write_text(task.mutant.source)
+        path = self.folder / task.file
+        self._whole.setdefault(task.file, path.read_bytes())
+        path.write_text(task.mutant.source)
         child = os.fork()
         if child == 0:
             try:
@@ -88,7 +93,7 @@ class Worker:
         return child
 
     def restore(self, task: Task) -> None:
-        shutil.copy2(PROJECT / task.file, self.folder / task.file)
+        (self.folder / task.file).write_bytes(self._whole[task.file])
 
     def _run(self, tests: list[str]) -> int:
         os.setsid()
@@ -137,21 +142,30 @@ def execute(tasks: Iterable[Task], folder: Path, jobs: int) -> Iterator[Outcome]
         deadline = time.monotonic() + GRACE_SECONDS + 3 * task.rounds[number].seconds
         running[worker.start(task, number)] = _Running(worker, task, number, deadline)
 
-    while more or running:
-        while more and idle:
-            if (task := next(waiting, None)) is None:
-                more = False
-                break
-            start(idle.pop(), task, 0)
-        for child, status in _ended(running):
-            done = running.pop(child)
-            if status == "survived" and done.number + 1 < len(done.task.rounds):
-                start(done.worker, done.task, done.number + 1)
-                continue
-            done.worker.restore(done.task)
-            idle.append(done.worker)
-            yield Outcome(done.task, status)
-        time.sleep(0.005)
+    try:
+        while more or running:
+            while more and idle:
+                if (task := next(waiting, None)) is None:
+                    more = False
+                    break
+                start(idle.pop(), task, 0)
+            for child, status in _ended(running):
+                done = running.pop(child)
+                if status == "survived" and done.number + 1 < len(done.task.rounds):
+                    start(done.worker, done.task, done.number + 1)
+                    continue
+                done.worker.restore(done.task)
+                idle.append(done.worker)
+                yield Outcome(done.task, status)
+            time.sleep(0.005)
+    finally:
+        for child in running:  # after Ctrl-C: a mutant may never end by itself
+            _end_group(child)
+            os.waitpid(child, 0)
+
+
+# pytest's: 1 is a failed test, 2 a module that cannot be imported. Below 0 a signal ended it, e.g. for its memory.
+_STATUS = {0: "survived", 1: "killed", 2: "killed"} | {-n: "killed" for n in range(1, 65)}
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, str]]:
@@ -159,7 +173,7 @@ def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, str]]:
         done, code = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)  # what the tests started and a mutant left behind
-            yield child, "survived" if os.waitstatus_to_exitcode(code) == 0 else "killed"
+            yield child, _STATUS.get(os.waitstatus_to_exitcode(code), "error")
         elif time.monotonic() > work.deadline:
             _end_group(child)
             os.waitpid(child, 0)

@@ -16,7 +16,7 @@ class SpecialTokenFinder:
     def __init__(self, special: Iterable[str]) -> None:
         by_sign: dict[str, list[str]] = {}
         for token in special:
-            sign = next((c for c in _RARE if c in token), token[:1])  # no mutant: only speed depends on it
+            sign = next((c for c in _RARE if c in token), token[:1])
             by_sign.setdefault(sign, []).append(token)
         self._by_sign = [(sign, _beginning(tokens), tokens) for sign, tokens in by_sign.items()]
 
@@ -26,7 +26,7 @@ class SpecialTokenFinder:
         for sign, beginning, tokens in self._by_sign:
             for index, text in enumerate(texts):
                 # Tables and programs are full of the sign, but not of what all tokens with it begin with.
-                if sign in text and beginning in text:  # no mutant: only speed depends on it
+                if sign in text and beginning in text:
                     for token in tokens:
                         if count := text.count(token):
                             first, before = found.get(index, (token, 0))

@@ -178,17 +178,13 @@ class _Pool:
         """What the input, the disk or the user causes would happen again; only the unexpected is tried again."""
         if isinstance(error, TokenmillError):
             raise error
-        self._try_again(worker, f"{type(error).__name__}: {error}")
+        if not self._is_committed(worker):
+            self._try_again(worker, f"{type(error).__name__}: {error}")
         self._give(worker)
 
     def _bury(self, worker: _Worker) -> None:
         code = worker.process.wait()
-        unit = worker.unit
-        assert unit is not None
-        if receipt := self._job.finished(unit):  # it died after its work was done: do what it did not come to
-            self._job.store.remove_checkpoint(unit)
-            self._take_back(worker)
-            self._monitor.update(receipt.ledger, unit.size, Spent())
+        if self._is_committed(worker):
             self._replace(worker)
             return
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -196,6 +192,21 @@ class _Pool:
             raise WorkerError(f"a worker {how} before it could begin: see its message above, or try --engine extreme")
         self._try_again(worker, f"its worker {how}{' (out of memory?)' if code == -signal.SIGKILL else ''}")
         self._replace(worker)
+
+    def _is_committed(self, worker: _Worker) -> bool:
+        """Whether a worker failed only after its unit was committed: then what it did not come to is done here.
+
+        There is no older receipt: those of units that are done again were removed when the run began.
+        """
+        unit = worker.unit
+        assert unit is not None
+        receipt = self._job.store.receipt(unit)
+        if receipt is None:
+            return False
+        self._job.store.remove_checkpoint(unit)
+        self._take_back(worker)
+        self._monitor.update(receipt.ledger, unit.size, Spent())
+        return True
 
     def _try_again(self, worker: _Worker, why: str) -> None:
         unit = worker.unit

@@ -56,7 +56,7 @@ class TextReader:
     def _take(self, data: bytes, result: Documents, *, whole: bool) -> None:
         try:
             # Where the file breaks off inside a character, only that is lost.
-            text = codecs.getincrementaldecoder("utf-8")().decode(data.removeprefix(BOM), final=whole)
+            text = codecs.utf_8_decode(data.removeprefix(BOM), "strict", whole)[0]
         except UnicodeDecodeError as error:
             detail = f"{error.reason} at byte {error.start} of the file"
             result.rejects.append(_reject(Reason.INVALID_UTF8, detail, data))
