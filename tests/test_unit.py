@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Run, texts
+from tests.conftest import Run, texts, tree
 from tests.mishaps import by_block
 from tokenmill.config import Config, EncoderChoice, SpecialTokens
 from tokenmill.encode import build_encoder, resolve_tokenizer
@@ -21,7 +24,7 @@ from tokenmill.plan import make_plan
 from tokenmill.plan.sniff import EDGE_BYTES
 from tokenmill.records import Ledger, Receipt, Spent, TokenBatch, Unit
 from tokenmill.store import Checkpoint, Store
-from tokenmill.unit import run_unit
+from tokenmill.unit import Manner, run_unit
 
 
 @contextmanager
@@ -170,3 +173,65 @@ def test_a_checkpoint_is_made_for_every_chunk_and_in_enhanced_for_every_batch(
     run(engine=engine, sequences_per_chunk=10, batch_size=2)
     assert [len(c.chunks) for c in made if not c.partial.tokens] == [1, 2]
     assert any(c.partial.tokens for c in made) == batches
+
+
+class StoppedError(Exception):
+    """What `update` raises to leave a unit."""
+
+
+RESUMED = texts(*(f"{n} " * (n % 5 + 1) for n in range(16))) + b"broken\n" + texts("a b c d e", "", "f")
+
+
+@pytest.fixture
+def resumed_inputs(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Rejects, ids, a compressed file and row groups, in blocks of a few records each."""
+    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 60)
+    monkeypatch.setattr("tokenmill.read.decompress.OUTPUT_BYTES", 80)
+    (inputs / "a.jsonl").write_bytes(RESUMED)
+    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(RESUMED[::-1] + b"\n" + RESUMED, mtime=0))
+    pq.write_table(pa.table({"text": [f"row {n}" for n in range(9)]}), inputs / "c.parquet", row_group_size=4)
+    (inputs / "d.jsonl").write_bytes(b"broken at the end\n")
+    return inputs
+
+
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_unit_that_is_left_after_any_block_and_taken_up_again_is_the_same(
+    resumed_inputs: Path, tmp_path: Path, tiny_tokenizer: str, batches: bool, times: int
+) -> None:
+    """Left once, or twice in a row; every chunk, or every batch too, is a place to go on from."""
+    options: dict[str, Any] = {"sequences_per_chunk": 3, "batch_size": 2, "id_field": "id"}
+    wanted: dict[str, bytes] = {}
+    blocks = stop_after = 0  # the first time it is not left
+    while blocks >= stop_after:
+        with planned(resumed_inputs, tiny_tokenizer, **options) as (job, unit):
+            encoder = build_encoder(job.tokenizer, EncoderChoice.AUTO, SpecialTokens.PLAIN)
+            for stop in (*[stop_after] * times, 1 << 30):
+                reported = Left(stop)
+                with suppress(StoppedError):
+                    receipt = run_unit(job, unit, encoder, reported.update, Manner(checkpoint_batches=batches))
+                    break
+            blocks = blocks or reported.calls - 1  # the last one completes the bytes
+        assert by_block(reported.ledger) == by_block(receipt.ledger), stop_after
+        assert reported.bytes <= unit.size
+        found = tree(tmp_path / "out")
+        wanted = wanted or found
+        assert found == wanted, f"left after block {stop_after}"
+        shutil.rmtree(tmp_path / "out")
+        stop_after += 1
+    assert blocks > 15
+
+
+class Left(Reported):
+    """Leaves a unit when it reports for the n-th time in this run: what a checkpoint knew is not counted again."""
+
+    def __init__(self, stop_after: int) -> None:
+        super().__init__()
+        self.calls = 0
+        self._stop_after = stop_after
+
+    def update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
+        super().update(ledger, consumed, spent)
+        self.calls += 1
+        if self.calls == self._stop_after:
+            raise StoppedError
