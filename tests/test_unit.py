@@ -7,7 +7,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import pyarrow as pa
@@ -207,10 +209,11 @@ def test_a_unit_that_is_left_after_any_block_and_taken_up_again_is_the_same(
         with planned(resumed_inputs, tiny_tokenizer, **options) as (job, unit):
             encoder = build_encoder(job.tokenizer, EncoderChoice.AUTO, SpecialTokens.PLAIN)
             for stop in (*[stop_after] * times, 1 << 30):
-                reported = Left(stop)
+                reported, begun = Left(stop), thread_time()
                 with suppress(StoppedError):
                     receipt = run_unit(job, unit, encoder, reported.update, Manner(checkpoint_batches=batches))
                     break
+            assert 0 < sum(astuple(reported.spent)) <= thread_time() - begun
             blocks = blocks or reported.calls - 1  # the last one completes the bytes
         assert by_block(reported.ledger) == by_block(receipt.ledger), stop_after
         assert reported.bytes <= unit.size
@@ -228,10 +231,12 @@ class Left(Reported):
     def __init__(self, stop_after: int) -> None:
         super().__init__()
         self.calls = 0
+        self.spent = Spent()
         self._stop_after = stop_after
 
     def update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
         super().update(ledger, consumed, spent)
         self.calls += 1
+        self.spent.add(spent)
         if self.calls == self._stop_after:
             raise StoppedError

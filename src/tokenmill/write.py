@@ -22,7 +22,7 @@ import xxhash
 from tokenmill.pack import Piece
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry
 
-BUFFER_BYTES = 4 << 20
+BUFFER_BYTES = 4 << 20  # no mutant: only speed and memory depend on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,8 @@ class NpyWriter:
         self._dtype = dtype
         self._columns = columns
         self._file = path.open("r+b" if count else "wb", buffering=0)
-        self._buffer = np.empty(max(1, BUFFER_BYTES // dtype.itemsize), dtype)
+        items = max(1, BUFFER_BYTES // dtype.itemsize)  # no mutant: only speed and memory depend on it
+        self._buffer = np.empty(items, dtype)
         self._filled = 0
         self._hash = xxhash.xxh3_128()
         self._header = npy_header(dtype, self._shape(0))
