@@ -217,6 +217,21 @@ def test_rejects_so_far_are_those_of_units_that_are_not_done_too(store: Store) -
     ]
 
 
+def test_a_unit_that_is_not_done_stands_for_nothing_yet(store: Store) -> None:
+    plan = plan_of([Part(0), Part(1)], [Part(1, 5, 9)])
+    (_, unfinished, firsts), (_, _, behind) = receipts(store, plan, partial=True)
+    assert (unfinished.unit, unfinished.ledger, unfinished.chunks, unfinished.lines) == (0, Ledger(), (), (0, 0))
+    assert unfinished.missing == {0: "not complete yet", 1: "not complete yet"}
+    assert (firsts, behind) == ([1, 1], [None])
+
+
+def test_a_receipt_for_other_parts_than_the_unit_has_is_an_error(store: Store) -> None:
+    plan = plan_of([Part(0), Part(1)])
+    commit(store, plan, 0, (3,))
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        list(receipts(store, plan))
+
+
 def test_rejects_that_the_receipt_does_not_count_are_not_listed(store: Store) -> None:
     plan = plan_of([Part(0)])
     one = reject_of(0, 0)
@@ -343,6 +358,23 @@ def test_a_wrong_text_field_is_asked_about_when_most_records_lack_it(tmp_path: P
     assert ("Is --text-field text right?" in str(error.value)) == asked
 
 
+def test_the_only_record_may_be_rejected_for_another_reason(tmp_path: Path) -> None:
+    job = finished(tmp_path, b"broken\n", max_rejects=0)
+    with pytest.raises(RejectLimitError, match=r"1 of 1 records were rejected \(100 %: broken_json 1\)") as error:
+        finish(job)
+    assert "--text-field" not in str(error.value)
+
+
+def test_the_list_of_rejects_is_forced_to_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = finished(tmp_path, texts("abc") + b"broken\n", max_rejects="100%")
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    write_rejects(job)
+    assert synced == [job.store.rejects.stat().st_size]
+
+
 def test_a_share_of_rejects_is_judged_at_the_end_however_few_records_there_are(tmp_path: Path) -> None:
     job = finished(tmp_path, texts("abc", "d", "e") + b"broken\n", max_rejects="24%")
     with pytest.raises(RejectLimitError, match=r"1 of 4 records were rejected \(25 %"):
@@ -382,6 +414,7 @@ def test_the_manifest_tells_everything_a_line_each_and_ends_with_its_checksum(tm
     ]
     assert manifest["left_out"] == [{"name": "notes.md", "why": "not JSON Lines, Parquet or .txt"}]
     assert manifest["ledger"]["documents"] == 2
+    assert text.startswith('{\n "format_version": 1,\n "ledger": {\n  "documents": 2,\n')
     body, _, rest = text.rpartition(',\n "xxh3": "')
     assert rest == xxhash.xxh3_128_hexdigest(body.encode()) + '"\n}\n'
     assert '\n "chunks": [\n  {"unit": 0, "name": "00000-0000"' in text
