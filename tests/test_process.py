@@ -6,8 +6,9 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from inspect import getgeneratorstate
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,8 @@ def test_a_unit_has_its_receipt_with_everything_that_was_written(tmp_path: Path)
     assert np.load(job.store.chunks / "00000-0001.npy").tolist() == [[*b"h", EOS, PAD, PAD]]
     docs = [np.load(job.store.chunks / f"00000-000{n}.docs.npy").tolist() for n in (0, 1)]
     assert docs == [[(4, 0, 0)], [(2, 2, 0)]]
+    ids = [(job.store.chunks / f"00000-000{n}.ids.jsonl").read_bytes() for n in (0, 1)]
+    assert ids == [b"null\n", b"null\n"]
     assert sorted(p.name for p in job.store.units.iterdir()) == ["00000.json", "00000.rejects.jsonl"]
     assert list(job.store.temporary.iterdir()) == []
     assert job.store.receipt(job.plan.unit(0)) == receipt
@@ -394,6 +397,8 @@ def test_a_unit_without_rejects_leaves_no_list_of_them(tmp_path: Path) -> None:
     job = job_of(tmp_path, {"a.jsonl": texts("abc")})
     (receipt,) = run_all(job)
     assert (receipt.rejects_bytes, receipt.rejects_xxh3) == (0, None)
+    assert [c.ids_xxh3 for c in receipt.chunks] == [None]
+    assert len(list(job.store.chunks.iterdir())) == 2
     assert sorted(p.name for p in job.store.units.iterdir()) == ["00000.json"]
 
 
@@ -446,8 +451,9 @@ def test_a_file_that_is_not_what_was_planned_is_not_read(tmp_path: Path, data: b
     assert receipt.ledger.documents == 1
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path) -> None:
-    job = job_of(tmp_path, {"a.jsonl": texts("first"), "b.jsonl": texts("b")})
+def test_a_file_that_changes_while_it_is_read_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Though some of it was in chunks and in a checkpoint by then."""
+    job = job_of(tmp_path, {"a.jsonl": texts("first" * 5), "b.jsonl": texts("b")}, sequences_per_chunk=1)
 
     def touch_first(function: Callable[[Source], Encoded], items: Iterable[Source]) -> Iterator[Encoded]:
         for source in items:
@@ -455,9 +461,17 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path) -> Non
                 os.utime(tmp_path / "in" / "a.jsonl", ns=(1, 1))
             yield function(source)
 
-    (receipt,) = run_all(job, ordered_map=touch_first)
+    checkpoints = Counter[str]()
+    told = Told()
+    manner = Manner(ordered_map=touch_first, checkpointed=lambda: checkpoints.update(["made"]))
+    receipt = run_unit(job, job.plan.unit(0), ByteEncoder(), told, manner)
+    assert checkpoints["made"] == 6
     assert receipt.missing == {0: "a.jsonl changed while it was read: restore it, or use --overwrite"}
-    assert receipt.ledger.documents == 1
+    assert (receipt.ledger.documents, receipt.lines, len(receipt.chunks)) == (1, (0, 1), 1)
+    assert np.load(job.store.chunks / "00000-0000.npy").tolist() == [[*b"b", EOS, PAD, PAD]]
+    assert len(list(job.store.chunks.iterdir())) == 2
+    assert (told.ledger.records, told.bytes) == (1, job.plan.unit(0).size)
+    assert all(isinstance(spent, Spent) for spent in told.spent)
 
 
 def test_a_file_that_could_not_be_read_when_it_was_planned_is_not_tried(tmp_path: Path) -> None:
@@ -536,22 +550,35 @@ def test_blocks_come_with_the_cpu_time_of_every_stage(tmp_path: Path) -> None:
     assert min(total.read, total.parse, total.encode, total.pack, total.write) > 0
 
 
-def test_the_order_of_the_map_is_closed_before_the_blocks(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_called_that(tmp_path: Path) -> None:
+    job = job_of(tmp_path, {"a.jsonl": texts("abc")})
+    (job.store.units / "00000.checkpoint.json").write_text("{}")
+    with pytest.raises(OutputError, match=r"00000\.checkpoint\.json is damaged .* Remove it to have that part done again"):
+        run_all(job)
+
+
+def test_a_unit_that_is_stopped_lets_go_of_its_results_then_of_its_blocks_then_of_its_files(tmp_path: Path) -> None:
     """Whatever computes results must have let go of a block before the file that it is from is closed."""
-    job = job_of(tmp_path, {"a.jsonl": texts("abc", "def")})
-    closed: list[str] = []
+    job = job_of(tmp_path, {"a.jsonl": texts("abc" * 9, "def")}, sequences_per_chunk=2, id_field="id")
+    before = os.listdir("/proc/self/fd")
+    closed = []
 
     def ordered(function: Callable[[Source], Encoded], items: Iterable[Source]) -> Iterator[Encoded]:
+        assert isinstance(items, Generator)
         try:
             for source in items:
                 yield function(source)
-                raise StopError
         finally:
-            closed.append("results")
+            closed.append((getgeneratorstate(items), len(os.listdir("/proc/self/fd")) > len(before)))
 
-    with pytest.raises(StopError):
-        run_unit(job, job.plan.unit(0), ByteEncoder(), Told(), Manner(ordered_map=ordered))
-    assert closed == ["results"]
+    def stop(*_: object) -> None:
+        raise StopError
+
+    with pytest.raises(StopError) as error:
+        run_unit(job, job.plan.unit(0), ByteEncoder(), stop, Manner(ordered_map=ordered))
+    assert closed == [("GEN_SUSPENDED", True)]
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert error.tb is not None  # which keeps everything alive: nothing was closed by going out of use
 
 
 def test_readers_are_chosen_by_format(tmp_path: Path) -> None:
