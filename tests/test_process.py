@@ -553,7 +553,9 @@ def test_blocks_come_with_the_cpu_time_of_every_stage(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_called_that(tmp_path: Path) -> None:
     job = job_of(tmp_path, {"a.jsonl": texts("abc")})
     (job.store.units / "00000.checkpoint.json").write_text("{}")
-    with pytest.raises(OutputError, match=r"00000\.checkpoint\.json is damaged .* Remove it to have that part done again"):
+    with pytest.raises(
+        OutputError, match=r"00000\.checkpoint\.json is damaged .* Remove it to have that part done again"
+    ):
         run_all(job)
 
 
