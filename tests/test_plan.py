@@ -460,3 +460,30 @@ def test_a_parquet_file_of_two_row_groups_is_cut_in_two(inputs: Path, monkeypatc
     monkeypatch.setattr(cut, "MIN_UNIT_BYTES", 1000)
     pq.write_table(pa.table({"text": [str(n) * 50 for n in range(1000)]}), inputs / "a.parquet", row_group_size=500)
     assert [u.parts for u in plan(inputs).units()] == [(Part(0, 0, 1),), (Part(0, 1, 2),)]
+
+
+def test_a_directory_is_an_output_by_its_job_and_something_beside_it(inputs: Path) -> None:
+    for folder in ("output", "corpus"):
+        (inputs / folder).mkdir()
+        (inputs / folder / "job.json").write_text('{"format_version": 1, "options": {}, "tokenizer": {}}\n')
+        (inputs / folder / "a.jsonl").write_bytes(LINE)
+    (inputs / "output" / "units").mkdir()
+    found = plan(inputs)
+    assert names(found) == ["corpus/a.jsonl"]
+    assert [name for name, _ in found.left_out or ()] == ["corpus/job.json", "output/job.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "format_", "codec"),
+    [
+        ("a.txt", Format.TEXT, Codec.PLAIN),
+        ("a.parquet", Format.PARQUET, Codec.PLAIN),
+        ("a.json.gz", Format.JSONL, Codec.GZIP),
+        ("a.zst", Format.JSONL, Codec.ZSTD),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_what_its_name_says(
+    inputs: Path, name: str, format_: Format, codec: Codec
+) -> None:
+    (inputs / name).symlink_to(inputs / "nowhere")
+    assert kinds(plan(inputs)) == {name: (format_, codec)}
