@@ -27,6 +27,7 @@ from tokenmill.config import Config
 from tokenmill.errors import InputError, OutputError
 from tokenmill.plan import Plan, cut, listed, make_plan, write_plan
 from tokenmill.plan.cut import cut_units, unit_bytes, weight
+from tokenmill.plan.sniff import fingerprint_of
 from tokenmill.plan.spool import Spool
 from tokenmill.records import Codec, Format, InputFile, Part
 
@@ -487,3 +488,21 @@ def test_a_file_that_cannot_be_read_is_what_its_name_says(
 ) -> None:
     (inputs / name).symlink_to(inputs / "nowhere")
     assert kinds(plan(inputs)) == {name: (format_, codec)}
+
+
+def test_a_json_document_of_many_lines_is_refused_as_such(inputs: Path) -> None:
+    for name, data in (("object.json", b'{\n "a": 1\n}\n'), ("array.json", b' [\n{"a": 1},\n{"a": 2}\n]\n')):
+        (inputs / name).write_bytes(data)
+        with pytest.raises(InputError, match="JSON, but not one object per line"):
+            plan(inputs / name)
+
+
+def test_a_fingerprint_does_not_depend_on_where_the_file_was_read_to(inputs: Path) -> None:
+    path = inputs / "a.jsonl"
+    path.write_bytes(bytes(range(256)) * 1000)
+    with path.open("rb") as file:
+        first = fingerprint_of(file, 256_000)
+        file.read(1000)
+        assert fingerprint_of(file, 256_000) == first
+        file.seek(0)
+        assert fingerprint_of(file, 256_000, file.read(64 << 10)) == first

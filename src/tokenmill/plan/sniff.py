@@ -100,7 +100,7 @@ def _stem(name: str) -> str:
 
 
 def _codec(head: bytes) -> Codec:
-    if len(head) >= 4 and head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
+    if head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
         return Codec.ZSTD  # a skippable frame, which some writers put first
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), Codec.PLAIN)
 
