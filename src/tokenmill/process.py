@@ -88,7 +88,7 @@ class Processor:
     def _look_for_special(self, documents: Documents, block: Block) -> int:
         found = self._special.count(documents.texts)
         if found and self._config.special_tokens_in_text is SpecialTokens.REJECT:
-            for index in sorted(found, reverse=True):
+            for index in found:
                 number = documents.numbers[index]
                 head = documents.texts[index][:PREVIEW_BYTES].encode()[:PREVIEW_BYTES]
                 detail = f"the text contains the special token {found[index][0]!r}"
