@@ -18,12 +18,12 @@ from tokenmill.config import Config
 from tokenmill.read.jsonl import to_json
 from tokenmill.records import PREVIEW_BYTES, Block, Documents, Part, Reason, Reject
 
-BATCH_BYTES = 1 << 20
-MAX_BATCH_ROWS = 1024
-MAX_BATCH_BYTES = 16 << 20
-PROBE_ROWS = 16
+BATCH_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
+MAX_BATCH_ROWS = 1024  # no mutant: only speed and memory depend on it
+MAX_BATCH_BYTES = 16 << 20  # no mutant: only speed and memory depend on it
+PROBE_ROWS = 16  # no mutant: only speed and memory depend on it
 # Without a buffer of its own, Arrow reads the column of a row group as a whole.
-BUFFER_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
 
 
 class ParquetReader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-BUFFER_BYTES = 2 << 20
+BUFFER_BYTES = 2 << 20  # no mutant: only speed and memory depend on it
 
 
 class Ring:
