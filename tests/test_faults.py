@@ -28,7 +28,7 @@ from backports import zstd
 import tokenmill
 from tests import mishaps
 from tests.conftest import Run, documents, jsonl, rejects, texts, tree
-from tests.mishaps import assert_reports_agree
+from tests.mishaps import PATIENCE_SECONDS, assert_reports_agree
 from tokenmill.check.verify import ALL, verify
 from tokenmill.config import ENGINES
 from tokenmill.errors import Interrupted
@@ -226,7 +226,7 @@ def test_a_decompression_bomb_is_a_reject_within_the_budget(inputs: Path, tmp_pa
     assert len(data) < 400_000
     (inputs / "bomb.jsonl.zst").write_bytes(data)
     command = [sys.executable, "-c", PEAK, str(inputs), str(tmp_path / "out"), engine]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10 * PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 600_000_000
     (reject,) = rejects(tmp_path / "out")

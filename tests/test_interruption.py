@@ -79,7 +79,7 @@ def test_kills_at_random_moments_lose_nothing_whichever_engine_goes_on(
         records = ({"text": letters[start : start + rng.randrange(2000)]} for start in starts)
         (inputs / f"{part}.jsonl.gz").write_bytes(gzip.compress(jsonl(*records), 1))
     driver = python("-m", "tests.kill_driver", inputs, tmp_path, tiny_tokenizer, KILLS)
-    done = subprocess.run(driver, cwd=PROJECT, capture_output=True, text=True)
+    done = subprocess.run(driver, cwd=PROJECT, capture_output=True, text=True, timeout=60 + 20 * KILLS)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert set(told["kills"]) == set(ENGINES)
