@@ -7,6 +7,7 @@ what it found to a file of the folder that TOKENMILL_COVER names. What runs in p
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -22,12 +23,14 @@ class Cover(msgspec.Struct):
 
     seconds: dict[str, float]
     tests: dict[str, dict[int, list[str]]]
+    breadth: Counter[str] = msgspec.field(default_factory=Counter)
 
     def reaching(self, module: str, mutant: Mutant) -> list[str]:
         """The tests that reach a mutant, or any of its module if it runs on import; the likeliest to fail first.
 
-        Those are the module's own tests, then the quick ones. Those that look at every byte of an output come early,
-        too: they are worth their time. What is forced to disk, only tests of a power loss can see.
+        Those are the module's own tests, then those of few modules: a test of whole runs reaches everything, and looks
+        at little of it. But those that look at every byte of an output come early, too, and what is forced to disk
+        only tests of a power loss can see.
         """
         by_line = self.tests.get(module, {})
         found = {test for line in mutant.lines or by_line for test in by_line.get(line, ())}
@@ -37,11 +40,20 @@ class Cover(msgspec.Struct):
         own = [f"tests/test_{name}.py", f"tests/test_{name.split('_')[0]}.py"]
         if module in ("store.py", "write.py", "unit.py", "finish.py"):
             own.append("tests/test_durability.py")
+        breadth = self._breadth()
 
-        def order(test: str) -> tuple[bool, float, str]:
-            return not test.startswith(tuple(own)), self.seconds[test] * (0.1 if "golden" in test else 1.0), test
+        def order(test: str) -> tuple[bool, int, float]:
+            modules = 0 if "golden" in test else breadth[test]
+            return not test.startswith(tuple(own)), modules // 8, self.seconds[test]
 
-        return sorted(found, key=order)
+        return sorted(sorted(found), key=order)
+
+    def _breadth(self) -> Counter[str]:
+        """How many modules each test reaches."""
+        if not self.breadth:
+            for lines in self.tests.values():
+                self.breadth.update({test for tests in lines.values() for test in tests})
+        return self.breadth
 
 
 def read_cover(folder: Path) -> Cover:
