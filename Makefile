@@ -26,7 +26,7 @@ unit: .venv/ready
 golden: .venv/ready
 	$(BIN)/python -m tests.golden.record
 
-# How well the tests notice changes of the code: an hour for all of it, and it goes on where it was stopped.
+# How well the tests notice changes of the code: half an hour on 2 cores, and it goes on where it was stopped.
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutation
 
