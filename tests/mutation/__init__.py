@@ -7,5 +7,5 @@
     __main__.py   all of it, in parallel, resumable; prints the score by module and every survivor
 
 Why not a library: mutmut 3.8 fails with pytest 9.2 and leaves out decorated functions and constants; cosmic-ray starts
-a whole pytest for every mutant and cannot choose its tests, which takes many times as long.
+a whole pytest for every mutant and cannot choose its tests.
 """
