@@ -23,7 +23,7 @@ class Cover(msgspec.Struct):
 
     seconds: dict[str, float]
     tests: dict[str, dict[int, list[str]]]
-    breadth: Counter[str] = msgspec.field(default_factory=Counter)
+    breadth: dict[str, int] = {}
 
     def reaching(self, module: str, mutant: Mutant) -> list[str]:
         """The tests that reach a mutant, or any of its module if it runs on import; the likeliest to fail first.
@@ -48,11 +48,11 @@ class Cover(msgspec.Struct):
 
         return sorted(sorted(found), key=order)
 
-    def _breadth(self) -> Counter[str]:
+    def _breadth(self) -> dict[str, int]:
         """How many modules each test reaches."""
         if not self.breadth:
-            for lines in self.tests.values():
-                self.breadth.update({test for tests in lines.values() for test in tests})
+            reached = ({test for tests in lines.values() for test in tests} for lines in self.tests.values())
+            self.breadth = Counter(test for module in reached for test in module)
         return self.breadth
 
 
