@@ -41,7 +41,7 @@ SCOPE += ["plan/*", "read/*", "encode/*"]
 CORE = ["pack.py", "unit.py", "write.py", "store.py", "records.py", "finish.py"]
 KILLED = ("killed", "timeout")
 # Seconds of tests in each round. What survives both is not found by the rest either, or it should be found sooner.
-ROUNDS = (4.0, 12.0)
+ROUNDS = (4.0, 25.0)
 # These count calls, measure, or run in other processes.
 NOT_FOR_MUTANTS = ["tests/test_hot_path.py", "tests/test_benchmark.py", "tests/test_interruption.py"]
 

@@ -28,9 +28,9 @@ class Cover(msgspec.Struct):
     def reaching(self, module: str, mutant: Mutant) -> list[str]:
         """The tests that reach a mutant, or any of its module if it runs on import; the likeliest to fail first.
 
-        Those are the module's own tests, then those of few modules: a test of whole runs reaches everything, and looks
-        at little of it. But those that look at every byte of an output come early, too, and what is forced to disk
-        only tests of a power loss can see.
+        Those are the module's own quick tests, those that look at every byte of an output, its slow tests (what is
+        forced to disk, only tests of a power loss can see), then those of few modules: a test of whole runs reaches
+        everything, and looks at little of it.
         """
         by_line = self.tests.get(module, {})
         found = {test for line in mutant.lines or by_line for test in by_line.get(line, ())}
@@ -42,9 +42,10 @@ class Cover(msgspec.Struct):
             own.append("tests/test_durability.py")
         breadth = self._breadth()
 
-        def order(test: str) -> tuple[bool, int, float]:
-            modules = 0 if "golden" in test else breadth[test]
-            return not test.startswith(tuple(own)), modules // 8, self.seconds[test]
+        def order(test: str) -> tuple[int, int, float]:
+            seconds, is_own = self.seconds[test], test.startswith(tuple(own))
+            rank = 0 if is_own and seconds < 1 else 1 if "golden" in test else 2 if is_own else 3
+            return rank, breadth[test] // 8, seconds
 
         return sorted(sorted(found), key=order)
 

@@ -29,6 +29,7 @@ PRELOADED = ["pytest", "_pytest.assertion", "numpy", "msgspec", "xxhash", "isal.
 PRELOADED += ["pyarrow.parquet", "pyarrow.compute", "tokenizers", "fastokens", "hypothesis", "hypothesis.strategies"]
 PRELOADED += ["huggingface_hub", "rich.console", "rich.live", "rich.table", "rich.progress", "asyncio", "bz2", "lzma"]
 GRACE_SECONDS = 10.0
+BROKEN = 70  # the exit code of a fork that could not run pytest
 MEMORY_BYTES = 8 << 30
 
 
@@ -89,7 +90,7 @@ class Worker:
             try:
                 os._exit(self._run(task.rounds[number].tests))
             finally:
-                os._exit(3)
+                os._exit(BROKEN)
         return child
 
     def restore(self, task: Task) -> None:
@@ -164,8 +165,9 @@ def execute(tasks: Iterable[Task], folder: Path, jobs: int) -> Iterator[Outcome]
             os.waitpid(child, 0)
 
 
-# pytest's: 1 is a failed test, 2 a module that cannot be imported. Below 0 a signal ended it, e.g. for its memory.
-_STATUS = {0: "survived", 1: "killed", 2: "killed"} | {-n: "killed" for n in range(1, 65)}
+# pytest's: 1 is a failed test, 2 a module that cannot be imported, 3 a warning when all tests were done, e.g. of a file
+# that was left open. Below 0 a signal ended it, e.g. for its memory.
+_STATUS = {0: "survived", 1: "killed", 2: "killed", 3: "killed"} | {-n: "killed" for n in range(1, 65)}
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, str]]:
