@@ -664,6 +664,38 @@ def test_rejects_can_be_read_as_soon_as_they_are_told_of(tmp_path: Path) -> None
     assert found == [1]
 
 
+def test_rejects_are_on_disk_before_a_checkpoint_or_a_receipt_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(tmp_path, {"a.jsonl": b"broken\n" + texts("abcdefghi") + b"[]\n"}, sequences_per_chunk=1)
+    rejects = job.store.rejects_path(job.plan.unit(0))
+    synced: list[tuple[str, int]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{handle}")), os.fstat(handle).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    run_all(job)
+    whole = (rejects.name, rejects.stat().st_size)
+    order = [entry for entry in synced if entry == whole or "json" in entry[0]]
+    assert [name for name, _ in order] == [
+        rejects.name,
+        "00000.checkpoint.json",
+        rejects.name,
+        "00000.checkpoint.json",
+        rejects.name,
+        "00000.json",
+    ]
+    assert {size for name, size in order if name == rejects.name} == {whole[1]}
+
+
+def test_the_head_of_a_reject_is_readable_whatever_it_was(tmp_path: Path) -> None:
+    job = job_of(tmp_path, {"a.jsonl": '{"text": "é'.encode() + b'\xff"}\n'})
+    run_all(job)
+    (reject,) = job.store.rejects_path(job.plan.unit(0)).read_text().splitlines()
+    assert json.loads(reject)["head"] == '{"text": "é\\xff"}'
+
+
 def test_documents_are_framed_as_the_tokenizer_says(tmp_path: Path) -> None:
     job = job_of(tmp_path, {"a.jsonl": texts("a", "b")}, eos=False, bos=True)
     (receipt,) = run_all(job)
