@@ -29,9 +29,19 @@ def test_rows_are_a_read_only_sequence(output: Path) -> None:
     assert np.array_equal(rows[np.int64(3)], every[3])
     with pytest.raises(ValueError, match="read-only"):
         rows[0][0] = 1
+    assert np.array_equal(rows[-len(rows)], every[0])
     for index in (len(rows), -len(rows) - 1):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=f"^row {index} of {len(rows)}$"):
             rows[index]
+
+
+def test_an_output_without_rows_is_an_empty_sequence(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(b"")
+    run(seq_len=4)
+    rows = tokenmill.open(tmp_path / "out")
+    assert (len(rows), list(rows), rows[:].shape, list(rows.documents())) == (0, [], (0, 4), [])
+    with pytest.raises(IndexError, match=r"^row 0 of 0$"):
+        rows[0]
 
 
 @pytest.mark.parametrize(

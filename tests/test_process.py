@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from inspect import getgeneratorstate
+from itertools import pairwise
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -80,8 +81,7 @@ def process(
 
 
 def tokens_of(encoded: Encoded) -> list[list[int]]:
-    split = (np.split(b.tokens.ids, b.tokens.offsets[1:-1]) for b in encoded.batches if len(b.numbers))
-    return [document.tolist() for batch in split for document in batch]
+    return [b.tokens.ids[start:end].tolist() for b in encoded.batches for start, end in pairwise(b.tokens.offsets)]
 
 
 def test_a_block_is_encoded_with_its_books() -> None:
