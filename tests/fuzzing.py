@@ -162,7 +162,7 @@ def _outcome(found: list[Documents]) -> tuple[list[object], int]:
         told += [(line + n, text, i) for n, text, i in zip(documents.numbers, documents.texts, ids, strict=True)]
         told += [(line + r.record, r.offset, r.reason, r.detail, r.head) for r in documents.rejects]
         line += documents.lines
-    return [*told, line], sum(d.records for d in found)
+    return [*sorted(told, key=str), line], sum(d.records for d in found)
 
 
 def _check_file(path: Path, format_: Format, codec: Codec, ring: Ring | None = None) -> list[Documents]:
