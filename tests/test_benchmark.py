@@ -69,7 +69,7 @@ def test_whole_runs_are_measured_beside_their_limit(
     for engine in found["engines"]:
         assert engine["to_limit"] > 0
         assert engine["peak_memory"] > 50_000_000
-        assert engine["cpu_seconds"]["encode"] > 0
+        assert engine["cpu_seconds"].keys() == found["limit_cpu_seconds"].keys()
     assert len({e["tokens"] for e in found["engines"]}) == 1
     assert {"fastokens", "tokenizers", "numpy"} <= found["versions"].keys()
     assert f"tokenmill run {inputs} OUTPUT --engine auto" in capsys.readouterr().out
