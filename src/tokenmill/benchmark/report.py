@@ -66,7 +66,8 @@ class Report:
 
     def to_limit(self, contender: Contender) -> float:
         """Wall time as a multiple of the bare kernels' CPU time on as many cores."""
-        return contender.best / (sum(self.limit.values()) / self.cores_of(contender))
+        # Where the clock is coarse, the kernels may take no time at all on little text.
+        return contender.best * self.cores_of(contender) / max(1e-3, sum(self.limit.values()))
 
     def cores_of(self, contender: Contender) -> int:
         """How many cores it can keep busy."""
