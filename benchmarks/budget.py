@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tokenmill.benchmark.runs import measure, python
 from tokenmill.config import parse_size
-from tokenmill.progress import aligned, size
+from tokenmill.messages import aligned, size
 
 GROUP = Path("/sys/fs/cgroup/memory/tokenmill-benchmark")
 ENTER = 'echo $$ > "$0/cgroup.procs"; exec "$@"'

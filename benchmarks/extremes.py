@@ -20,7 +20,7 @@ from pathlib import Path
 from tokenmill.benchmark.corpus import Generator
 from tokenmill.benchmark.runs import measure, python
 from tokenmill.config import parse_size
-from tokenmill.progress import aligned, size
+from tokenmill.messages import aligned, size
 
 
 def unique_words(folder: Path, megabytes: int, times: int) -> None:

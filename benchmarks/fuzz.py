@@ -2,7 +2,8 @@
 
     python benchmarks/fuzz.py [--seconds 60] [--seed 1]
 
-Run it in a checkout: what must hold is in tests/fuzzing.py. An input that breaks a promise is printed and ends the run.
+Run it in a checkout: what must hold is in tests/support/fuzzing.py. An input that breaks a promise is printed and
+ends the run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow.parquet as pq
 from backports import zstd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.fuzzing import check_compressed, check_jsonl, check_lines, check_parquet, check_text
+from tests.support.fuzzing import check_compressed, check_jsonl, check_lines, check_parquet, check_text
 
 from tokenmill.records import Codec
 

@@ -25,7 +25,7 @@ from backports import zstd
 from tokenmill.benchmark.report import machine
 from tokenmill.benchmark.runs import Contender, run_engine
 from tokenmill.config import DEFAULT_TOKENIZER
-from tokenmill.progress import aligned, size
+from tokenmill.messages import aligned, size
 
 SHORT, LONG = 200, 10_000_000
 

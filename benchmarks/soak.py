@@ -20,7 +20,7 @@ from typing import Any
 
 import tokenmill
 from tokenmill.check.verify import verify
-from tokenmill.progress import aligned, size
+from tokenmill.messages import aligned, size
 
 
 def run(source: Path, output: Path, engine: str, workers: int) -> tokenmill.RunResult:

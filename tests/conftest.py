@@ -16,7 +16,7 @@ import tokenmill
 # Tests fork and start processes; the reference tokenizer must not keep threads.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # A job forces its files to disk, some milliseconds each time. In memory that is nothing; what is forced, and when, is
-# for tests/test_durability.py to see.
+# for tests/system/test_durability.py to see.
 MEMORY = Path("/dev/shm")
 ROOMY = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30 else None
 if ROOMY:

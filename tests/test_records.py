@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tokenmill.errors import LedgerError
+from tokenmill.messages import printable
 from tokenmill.records import (
     SIDECAR_DTYPE,
     ChunkEntry,
@@ -20,9 +21,8 @@ from tokenmill.records import (
     Part,
     Reason,
     Receipt,
-    Spent,
+    StageSeconds,
     Unit,
-    printable,
 )
 
 SEQ_LEN = 10
@@ -109,10 +109,10 @@ def test_a_ledger_is_written_with_its_reasons_in_order() -> None:
 
 
 def test_cpu_time_adds_up_stage_by_stage() -> None:
-    assert Spent() == Spent(0, 0, 0, 0, 0)
-    spent = Spent(1, 2, 3, 4, 5)
-    spent.add(Spent(10, 20, 30, 40, 50))
-    assert spent == Spent(11, 22, 33, 44, 55)
+    assert StageSeconds() == StageSeconds(0, 0, 0, 0, 0)
+    stage_seconds = StageSeconds(1, 2, 3, 4, 5)
+    stage_seconds.add(StageSeconds(10, 20, 30, 40, 50))
+    assert stage_seconds == StageSeconds(11, 22, 33, 44, 55)
 
 
 def receipt() -> Receipt:

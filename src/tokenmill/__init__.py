@@ -11,10 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokenmill.check.fault import Verdict
+    from tokenmill.check.verdict import Verdict
     from tokenmill.check.verify import verify
     from tokenmill.config import Config
-    from tokenmill.dataset import Rows, open
     from tokenmill.errors import (
         ConfigError,
         DifferentJobError,
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
         TokenizerError,
         TokenmillError,
     )
-    from tokenmill.execute import RunResult, run
+    from tokenmill.job.execute import RunResult, run
+    from tokenmill.load.rows import Rows, open
 
 __version__ = "0.1.0"
 
@@ -52,11 +52,11 @@ __all__ = [
 
 _HOME = {
     "Config": "config",
-    "Rows": "dataset",
-    "RunResult": "execute",
-    "Verdict": "check.fault",
-    "open": "dataset",
-    "run": "execute",
+    "Rows": "load.rows",
+    "RunResult": "job.execute",
+    "Verdict": "check.verdict",
+    "open": "load.rows",
+    "run": "job.execute",
     "verify": "check.verify",
 }
 

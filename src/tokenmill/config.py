@@ -6,17 +6,17 @@ It comes from keyword arguments (`Config(inputs=["corpus"], output="tokens")`) o
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tokenmill.errors import ConfigError
+from tokenmill.messages import nearest
 
 DEFAULT_TOKENIZER = "gpt-neox-20b"
 MAX_SEQ_LEN = 1 << 24
@@ -170,7 +170,7 @@ class Config:
 E = TypeVar("E", bound=StrEnum)
 
 
-def again(config: Config) -> str:
+def resume_hint(config: Config) -> str:
     """How to go on after an interruption or an error."""
     options = " and ".join(
         name for name, given in (("--overwrite", config.overwrite), ("--redo", config.redo)) if given
@@ -211,13 +211,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: unknown option {key!r}{nearest(name, OPTION_NAMES)}")
         values[name] = value
     return values
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt word: nearest("seq_lenght", [...]) -> "; did you mean 'seq_len'?"."""
-    candidates = list(known)
-    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(candidates))}"
 
 
 def _choice(kind: type[E], name: str, value: object) -> E:

@@ -1,6 +1,6 @@
 """The nouns that flow between the stages.
 
-InputFile ─cut─> Unit(Part…) ─read─> Block ─parse─> Documents ─encode─> TokenBatch ─pack─> Piece ─write─> ChunkEntry
+InputFile ─cut─> Unit(Part…) ─read─> Block ─parse─> Documents ─encode─> TokenBatch ─concat─> PackedRows ─write─> …
 └ Reject                                       └ Ledger, Receipt
 """
 
@@ -170,7 +170,7 @@ class Documents:
 
 
 @dataclass(slots=True)
-class Spent:
+class StageSeconds:
     """CPU seconds by stage. A few calls of the clock per block, so it is always kept."""
 
     read: float = 0.0
@@ -179,7 +179,7 @@ class Spent:
     pack: float = 0.0
     write: float = 0.0
 
-    def add(self, other: Spent) -> None:
+    def add(self, other: StageSeconds) -> None:
         self.read += other.read
         self.parse += other.parse
         self.encode += other.encode
@@ -292,6 +292,16 @@ def _has_negative(data: Any) -> bool:
     return isinstance(data, int) and data < 0
 
 
-def printable(name: object) -> str:
-    r"""A file name or other foreign text that is safe to print: "a\nb" -> "a\\nb"."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """Whole rows for the current chunk, flat, and the documents that end in them.
+
+    `docs` has the sidecar's type, its ends count from the start of the chunk; `ids` are the documents' own ids, if
+    they are kept; `full` says that the chunk is complete with this piece.
+    """
+
+    tokens: Ids
+    docs: npt.NDArray[np.void]
+    ids: list[bytes]
+    full: bool
+    padding: int

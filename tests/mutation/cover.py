@@ -36,10 +36,10 @@ class Cover(msgspec.Struct):
         found = {test for line in mutant.lines or by_line for test in by_line.get(line, ())}
         for line in range(mutant.line - 1, mutant.line - 4, -1):  # a jump may not show as a line of its own
             found = found or set(by_line.get(line, ()))
-        name = module.removesuffix(".py").replace("/__init__", "").replace("/", "_")
-        own = [f"tests/test_{name}.py", f"tests/test_{name.split('_')[0]}.py"]
-        if module in ("store.py", "write.py", "unit.py", "finish.py"):
-            own.append("tests/test_durability.py")
+        folder, _, name = module.removesuffix(".py").rpartition("/")
+        own = [f"tests/{folder}/" if folder else f"tests/test_{name}.py"]
+        if folder in ("storage", "output", "write", "unit"):
+            own.append("tests/system/test_durability.py")
         breadth = self._breadth()
 
         def order(test: str) -> tuple[int, int, float]:

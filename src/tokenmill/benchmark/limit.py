@@ -22,10 +22,10 @@ import numpy as np
 
 from tokenmill.config import Config
 from tokenmill.encode import load_encoder, resolve_tokenizer
-from tokenmill.plan import make_plan
+from tokenmill.plan.make import make_plan
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.lines import BLOCK_BYTES
-from tokenmill.records import Codec, Format, InputFile, Spent
+from tokenmill.records import Codec, Format, InputFile, StageSeconds
 
 _BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -39,7 +39,7 @@ class Limit:
         self._field = config.text_field.split(".")
         self._decoder = msgspec.json.Decoder(_record(self._field))
         self._out = out
-        self.spent = Spent()
+        self.stage_seconds = StageSeconds()
 
     def add(self, path: Path, file: InputFile) -> None:
         if file.format is Format.PARQUET:
@@ -60,7 +60,7 @@ class Limit:
                     piece = next(source, b"")
                 except BrokenStreamError:
                     return
-                self.spent.read += thread_time() - begun
+                self.stage_seconds.read += thread_time() - begun
                 if not piece:
                     return
                 yield piece
@@ -76,7 +76,7 @@ class Limit:
             if size >= BLOCK_BYTES and (cut := piece.rfind(b"\n") + 1):
                 block = b"".join([*held[:-1], piece[:cut]])
                 held, size = [piece[cut:]], len(piece) - cut
-                self.spent.read += thread_time() - begun
+                self.stage_seconds.read += thread_time() - begun
                 yield block
         yield b"".join(held)
 
@@ -86,7 +86,7 @@ class Limit:
             texts = [_value(r, len(self._field)) for r in self._decoder.decode_lines(block)]
         except _BAD:  # a bad line among them, which a run looks into
             texts = list(self._good(block.split(b"\n")))
-        self.spent.parse += thread_time() - begun
+        self.stage_seconds.parse += thread_time() - begun
         return [t for t in texts if t]
 
     def _good(self, lines: list[bytes]) -> Iterator[str]:
@@ -121,8 +121,8 @@ class Limit:
             read = thread_time()
             values = (v for v in raw_values(leaf_of(batch, field)) if v and isinstance(v, bytes))
             texts = [v.decode(errors="replace") for v in values]
-            self.spent.read += read - begun
-            self.spent.parse += thread_time() - read
+            self.stage_seconds.read += read - begun
+            self.stage_seconds.parse += thread_time() - read
             yield texts
 
     def _encode(self, texts: list[str]) -> None:
@@ -136,9 +136,9 @@ class Limit:
             ids = np.insert(ids, tokens.offsets[1:], np.array(eos, self._tokenizer.dtype))
         packed = thread_time()
         self._out.write(ids.data)
-        self.spent.encode += encoded - begun
-        self.spent.pack += packed - encoded
-        self.spent.write += thread_time() - packed
+        self.stage_seconds.encode += encoded - begun
+        self.stage_seconds.pack += packed - encoded
+        self.stage_seconds.write += thread_time() - packed
 
 
 def _record(field: list[str]) -> Any:
@@ -166,7 +166,7 @@ def main() -> None:
             for _, file in plan.inputs():
                 if file.problem is None:
                     limit.add(plan.root / file.name, file)
-    print(json.dumps(asdict(limit.spent)))
+    print(json.dumps(asdict(limit.stage_seconds)))
 
 
 if __name__ == "__main__":

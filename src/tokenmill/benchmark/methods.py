@@ -18,7 +18,7 @@ from typing import Any
 
 import xxhash
 
-from tokenmill.progress import peak_memory
+from tokenmill.engines.machine import peak_memory
 
 BATCHES = (32, 64, 100, 256)
 

@@ -21,9 +21,9 @@ import numpy as np
 import xxhash
 
 from tokenmill.benchmark.runs import Contender, measure
-from tokenmill.dataset import open as open_rows
 from tokenmill.encode import Encoder, Tokenizer
 from tokenmill.errors import BenchmarkError
+from tokenmill.load.rows import open as open_rows
 
 BATCH = 256
 

@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from tokenmill.benchmark.runs import Contender
-from tokenmill.memory import default_workers, machine_memory
-from tokenmill.progress import aligned, size
+from tokenmill.engines.machine import default_workers, machine_memory
+from tokenmill.messages import aligned, size
 
 LIBRARIES = ("tokenmill", "fastokens", "tokenizers", "gigatoken", "isal", "msgspec", "numpy", "pyarrow")
 SAME = 1.05  # a difference that a shared machine makes by itself

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from tokenmill.check.books import Output
-from tokenmill.check.fault import Fault
+from tokenmill.check.metadata import Output
+from tokenmill.check.verdict import Fault
+from tokenmill.output.store import CHUNK_SUFFIXES
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Receipt, Unit
-from tokenmill.store import CHUNK_SUFFIXES
-from tokenmill.write import npy_header
+from tokenmill.write.npy import npy_header
 
 BLOCK_BYTES = 4 << 20
 
@@ -53,7 +53,7 @@ class UnitChecker:
                 if chunk.ids_xxh3 is not None:
                     self._check_ids(chunk)
             except (DamagedError, OSError, ValueError) as error:
-                yield Fault(f"chunk {chunk.name}: {_said(error)}", self._unit.index)
+                yield Fault(f"chunk {chunk.name}: {_describe(error)}", self._unit.index)
 
     def _path(self, chunk: ChunkEntry, suffix: str) -> Path:
         return self._folder / f"{chunk.name}{suffix}"
@@ -153,7 +153,7 @@ def _compare(what: str, found: str, wanted: str) -> None:
         raise DamagedError(f"the checksum of {what} is {found}, the receipt says {wanted}")
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{Path(error.filename).name} is missing"
     if isinstance(error, OSError):

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.check.books import Output
-from tokenmill.check.fault import Fault
+from tokenmill.check.metadata import Output
+from tokenmill.check.verdict import Fault
 from tokenmill.config import Config, SpecialTokens
-from tokenmill.dataset import split_documents
 from tokenmill.encode import load_encoder, resolve_tokenizer
 from tokenmill.encode.special import SpecialTokenFinder
-from tokenmill.plan.sniff import fingerprint_of
-from tokenmill.read import Reader, open_reader
+from tokenmill.load.rows import split_documents
+from tokenmill.messages import printable
 from tokenmill.read.jsonl import JsonlReader
-from tokenmill.records import Block, Documents, InputFile, Part, Receipt, Unit, printable
+from tokenmill.read.reader import Reader, open_reader
+from tokenmill.read.sniff import fingerprint_of
+from tokenmill.records import Block, Documents, InputFile, Part, Receipt, Unit
 
 BATCH = 64
 

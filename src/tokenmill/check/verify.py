@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from tokenmill.check.books import (
+from tokenmill.check.chunks import UnitChecker
+from tokenmill.check.metadata import (
     Output,
     check_manifest,
     check_receipts,
@@ -15,9 +16,8 @@ from tokenmill.check.books import (
     check_tokenizer,
     open_output,
 )
-from tokenmill.check.chunks import UnitChecker
-from tokenmill.check.fault import Fault, Verdict
 from tokenmill.check.source import SourceChecker, choose
+from tokenmill.check.verdict import Fault, Verdict
 from tokenmill.errors import ConfigError, OutputError, TokenizerError, TokenmillError
 from tokenmill.records import Receipt, Unit
 

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import tokenmill
 from tokenmill.cli import benchmark, run, show, stats, verify
-from tokenmill.cli.messages import EXIT_CODES, messages
-from tokenmill.config import nearest
+from tokenmill.cli.terminal import EXIT_CODES, messages
 from tokenmill.errors import Interrupted, TokenmillError
+from tokenmill.messages import nearest
 
 log = logging.getLogger("tokenmill")
 

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.messages import add_message_options, quiet_pipe
-from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, nearest, parse_size
+from tokenmill.cli.terminal import add_message_options, quiet_pipe
+from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, parse_size
 from tokenmill.errors import ConfigError
+from tokenmill.messages import nearest
 
 if TYPE_CHECKING:
-    from tokenmill.benchmark.conduct import Benchmark
+    from tokenmill.benchmark.run_benchmark import Benchmark
 
 log = logging.getLogger("tokenmill")
 
@@ -69,13 +70,13 @@ def add_parser(commands: Any) -> None:
 def execute(args: argparse.Namespace) -> int:
     options = _options(args)
     _check_writable(args)
-    from tokenmill.benchmark.conduct import conduct
+    from tokenmill.benchmark.run_benchmark import run_benchmark
 
     # What is being measured must end with us, and the generated corpus go.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _progress(args, options.steps()) as tell:
-            report = conduct(options, tell)
+            report = run_benchmark(options, tell)
     finally:
         signal.signal(signal.SIGTERM, before)
     if args.json:
@@ -92,7 +93,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> Benchmark:
-    from tokenmill.benchmark.conduct import Benchmark
+    from tokenmill.benchmark.run_benchmark import Benchmark
 
     engines = () if args.engines is None else ENGINES if args.engines == "all" else tuple(args.engines.split(","))
     for name in engines:

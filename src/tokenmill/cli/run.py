@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.messages import EXIT_CODES, add_message_options, quiet_pipe
-from tokenmill.config import AUTO, ENGINES, Config, EncoderChoice, SpecialTokens, Tail, again, load_config
+from tokenmill.cli.terminal import EXIT_CODES, add_message_options, quiet_pipe
+from tokenmill.config import AUTO, ENGINES, Config, EncoderChoice, SpecialTokens, Tail, load_config, resume_hint
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tokenmill.execute import RunResult
-    from tokenmill.progress import Meter
+    from tokenmill.job.execute import RunResult
+    from tokenmill.job.progress import Meter
 
 log = logging.getLogger("tokenmill")
 
@@ -93,11 +93,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from tokenmill.execute import run
-    from tokenmill.interrupt import stop_on_signals
+    from tokenmill.job.execute import run
+    from tokenmill.job.interrupt import stop_on_signals
 
     config = _config(args)
-    with stop_on_signals(f"interrupted; {again(config)} to continue") as stop:
+    with stop_on_signals(f"interrupted; {resume_hint(config)} to continue") as stop:
         result = run(config, stop=stop, display=lambda meter: _visible(args, meter))
     _report(args, result)
     return 0 if result.complete else 3
@@ -124,17 +124,17 @@ def _visible(args: argparse.Namespace, meter: Meter) -> AbstractContextManager[o
     if args.log_format == "text" and sys.stderr.isatty():
         from rich.console import Console
 
-        from tokenmill.display import live
+        from tokenmill.cli.display import live
 
         return live(meter, Console(stderr=True))
-    from tokenmill.progress import log_lines
+    from tokenmill.job.progress import log_lines
 
     return log_lines(meter)
 
 
 def _report(args: argparse.Namespace, result: RunResult) -> None:
-    from tokenmill.display import result_rows
-    from tokenmill.records import printable
+    from tokenmill.cli.display import result_rows
+    from tokenmill.messages import printable
 
     outcome = f"complete, but for {len(result.missing)} missing file(s)" if result.missing else "complete"
     for name, why in result.missing.items():

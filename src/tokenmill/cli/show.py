@@ -8,13 +8,13 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.messages import add_message_options, quiet_pipe
+from tokenmill.cli.terminal import add_message_options, quiet_pipe
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tokenmill.show import Row, Span, Viewer
+    from tokenmill.inspect.show import Row, Span, Viewer
 
 _EPILOG = """\
 examples:
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from tokenmill.show import Viewer
+    from tokenmill.inspect.show import Viewer
 
     if (args.file is None) != (args.record is None):
         raise ConfigError("--file and --record go together: which line of which file")
@@ -94,7 +94,7 @@ def _print(args: argparse.Namespace, viewer: Viewer, row: Row) -> None:
 
 
 def _heading(span: Span) -> str:
-    from tokenmill.records import printable
+    from tokenmill.messages import printable
 
     if span.file is None:
         return f"── padding, {span.end - span.start:,} tokens ──"

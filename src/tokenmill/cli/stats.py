@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.messages import add_message_options, byte_progress, quiet_pipe
+from tokenmill.cli.terminal import add_message_options, byte_progress, quiet_pipe
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tokenmill.stats import Stats
+    from tokenmill.inspect.stats import Stats
 
 _EPILOG = """\
 examples:
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from tokenmill.stats import collect_stats
+    from tokenmill.inspect.stats import collect_stats
 
     if args.files < 0:
         raise ConfigError(f"--files: must be 0 or more, not {args.files}")
@@ -58,8 +58,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _lines(stats: Stats, most: int) -> Iterator[str]:
     from tokenmill.cli.show import visible
-    from tokenmill.progress import aligned
-    from tokenmill.records import printable
+    from tokenmill.messages import aligned, printable
 
     ledger = stats.ledger
     yield f"{ledger.documents:,} documents, {ledger.tokens:,} tokens, {ledger.rows:,} rows"
@@ -91,7 +90,7 @@ def _lines(stats: Stats, most: int) -> Iterator[str]:
 
 
 def _histogram(buckets: list[int]) -> Iterator[str]:
-    from tokenmill.progress import aligned
+    from tokenmill.messages import aligned
 
     used = [n for n, count in enumerate(buckets) if count]
     if not used:

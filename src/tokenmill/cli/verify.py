@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.messages import add_message_options, byte_progress, quiet_pipe
+from tokenmill.cli.terminal import add_message_options, byte_progress, quiet_pipe
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tokenmill.check.fault import Verdict
+    from tokenmill.check.verdict import Verdict
 
 _EPILOG = """\
 examples:
@@ -64,7 +64,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, verdict: Verdict) -> None:
-    from tokenmill.records import printable
+    from tokenmill.messages import printable
 
     for fault in verdict.faults:
         print(f"fault: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tokenmill.config import Config, nearest
+from tokenmill.config import Config
 from tokenmill.errors import TokenizerError
-from tokenmill.records import printable
+from tokenmill.messages import nearest, printable
 
 # Name -> the file in tokenmill/data, and the hub id that means the same.
 BUNDLED = {"gpt-neox-20b": "EleutherAI/gpt-neox-20b"}

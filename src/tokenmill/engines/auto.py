@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokenmill.config import Config
+from tokenmill.engines.budget import Budget, derive_budget
+from tokenmill.engines.machine import available_cores, default_workers
 from tokenmill.errors import ConfigError
-from tokenmill.memory import Budget, available_cores, default_workers, derive_budget
-from tokenmill.progress import size
+from tokenmill.messages import size
 
 MOST_THREADS = 4
 

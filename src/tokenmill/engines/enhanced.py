@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tokenmill.encode import Encoder
-from tokenmill.engines import Engine
-from tokenmill.job import Job
-from tokenmill.plan import Units
-from tokenmill.progress import Monitor
+from tokenmill.engines.base import Engine, Monitor
+from tokenmill.job.prepare import Job
+from tokenmill.output.plan_file import Units
 from tokenmill.records import TokenBatch
-from tokenmill.unit import Manner, run_unit
+from tokenmill.unit.run import UnitHooks, run_unit
 
 
 class EnhancedEngine(Engine):
@@ -20,7 +19,7 @@ class EnhancedEngine(Engine):
 
     def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
         for unit in units:
-            run_unit(job, unit, OneAtATime(encoder), monitor.update, Manner(checkpoint_batches=True))
+            run_unit(job, unit, OneAtATime(encoder), monitor.update, UnitHooks(checkpoint_batches=True))
 
 
 class OneAtATime:

@@ -21,16 +21,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
 from tokenmill.encode import Encoder
-from tokenmill.engines import Engine
-from tokenmill.engines.ahead import ReadAhead
-from tokenmill.job import Job
-from tokenmill.memory import BLOCKS_PER_THREAD
-from tokenmill.plan import Units
-from tokenmill.process import Encoded, Source
-from tokenmill.progress import Monitor
+from tokenmill.engines.base import Engine, Monitor
+from tokenmill.engines.budget import BLOCKS_PER_THREAD
+from tokenmill.engines.read_ahead import ReadAhead
+from tokenmill.job.prepare import Job
+from tokenmill.output.plan_file import Units
 from tokenmill.read.ring import Ring
-from tokenmill.records import Ledger, Spent
-from tokenmill.unit import Manner, run_unit
+from tokenmill.records import Ledger, StageSeconds
+from tokenmill.unit.process import Encoded, Source
+from tokenmill.unit.run import UnitHooks, run_unit
 
 
 class _OtherFailedError(Exception):
@@ -61,7 +60,7 @@ class _Pipeline:
         self._lock = threading.Lock()
         self._failed = False
         self._ahead = ReadAhead(job)
-        self._manner = Manner(ordered_map=self._ordered_map, ring=Ring())
+        self._hooks = UnitHooks(ordered_map=self._ordered_map, ring=Ring())
         # How many blocks may be given to threads that have no unit: to each one to work on and one that waits.
         self._help = threading.Semaphore(0)
 
@@ -84,18 +83,18 @@ class _Pipeline:
             while self._waiting and not self._failed:
                 unit = self._job.plan.unit(self._waiting.popleft())
                 self._ahead.read(self._waiting)
-                work = partial(run_unit, self._job, unit, self._encoder, self._update, self._manner)
+                work = partial(run_unit, self._job, unit, self._encoder, self._update, self._hooks)
                 await loop.run_in_executor(self._threads, work)
         except BaseException:
             self._failed = True
             raise
         self._help.release(BLOCKS_PER_THREAD - 1)
 
-    def _update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
+    def _update(self, ledger: Ledger, consumed: int, stage_seconds: StageSeconds) -> None:
         with self._lock:
             if self._failed:
                 raise _OtherFailedError
-            self._monitor.update(ledger, consumed, spent)
+            self._monitor.update(ledger, consumed, stage_seconds)
 
     def _ordered_map(self, function: Callable[[Source], Encoded], items: Iterable[Source], /) -> Iterator[Encoded]:
         """Called on a unit's thread: results in order. It does blocks itself, but for those that others can do."""

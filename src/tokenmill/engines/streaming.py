@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tokenmill.encode import Encoder
-from tokenmill.engines import Engine
-from tokenmill.job import Job
-from tokenmill.plan import Units
-from tokenmill.progress import Monitor
-from tokenmill.unit import run_unit
+from tokenmill.engines.base import Engine, Monitor
+from tokenmill.job.prepare import Job
+from tokenmill.output.plan_file import Units
+from tokenmill.unit.run import run_unit
 
 
 class StreamingEngine(Engine):

@@ -26,16 +26,16 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from tokenmill.config import again
+from tokenmill.config import resume_hint
 from tokenmill.encode import Encoder
-from tokenmill.engines import Engine
-from tokenmill.engines.ahead import ReadAhead
-from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Setup, Task
+from tokenmill.engines.base import Engine, Monitor
+from tokenmill.engines.protocol import Done, Failed, Progress, Ready, Retire, Setup, Task
+from tokenmill.engines.read_ahead import ReadAhead
 from tokenmill.errors import TokenmillError, WorkerError
-from tokenmill.job import Job
-from tokenmill.plan import Units
-from tokenmill.progress import Monitor
-from tokenmill.records import Ledger, Spent, Unit, printable
+from tokenmill.job.prepare import Job
+from tokenmill.messages import printable
+from tokenmill.output.plan_file import Units
+from tokenmill.records import Ledger, StageSeconds, Unit
 
 log = logging.getLogger("tokenmill")
 
@@ -118,21 +118,21 @@ class _Pool:
         # The largest first: so the workers end at about the same time.
         self._queue.extend(sorted(units.numbers, key=lambda n: -self._job.plan.sizes[n]))
         for worker in self._workers:
-            self._give(worker)
+            self._assign(worker)
         while busy := {w.connection: w for w in self._workers if w.unit}:
             ready = wait(list(busy), POLL_SECONDS)
-            self._monitor.update(Ledger(), 0, Spent())  # raises if the run is to stop
+            self._monitor.update(Ledger(), 0, StageSeconds())  # raises if the run is to stop
             for connection in ready:
-                self._hear(busy[connection])  # type: ignore[index]
+                self._receive(busy[connection])  # type: ignore[index]
         if self._set_aside:
             raise WorkerError(
                 f"{len(self._set_aside)} unit(s) failed {ATTEMPTS} times and were set aside: "
                 + "; ".join(f"unit {name}: {why}" for name, why in list(self._set_aside.items())[:NAMED_IN_MESSAGE])
-                + f". Everything else is committed: {again(self._job.config)} to try just these again, with "
+                + f". Everything else is committed: {resume_hint(self._job.config)} to try just these again, with "
                 "fewer --num-workers if memory was short"
             )
 
-    def _give(self, worker: _Worker) -> None:
+    def _assign(self, worker: _Worker) -> None:
         worker.unit = self._job.plan.unit(self._queue.popleft()) if self._queue else None
         worker.counted, worker.consumed = Ledger(), 0
         if worker.unit is not None:
@@ -146,11 +146,11 @@ class _Pool:
             with contextlib.suppress(OSError):
                 worker.connection.send(Task(worker.unit, self._encoder))
 
-    def _hear(self, worker: _Worker) -> None:
+    def _receive(self, worker: _Worker) -> None:
         try:
             message: Any = worker.connection.recv()
         except (EOFError, OSError):
-            self._bury(worker)
+            self._handle_death(worker)
             return
         match message:
             case Ready():
@@ -160,9 +160,9 @@ class _Pool:
                 worker.counted.add(message.ledger)
                 worker.consumed += message.consumed
                 self._monitor.worker(worker.index, worker.unit, message.memory)
-                self._monitor.update(message.ledger, message.consumed, message.spent)
+                self._monitor.update(message.ledger, message.consumed, message.stage_seconds)
             case Done(retire=False):
-                self._give(worker)
+                self._assign(worker)
             case Done():
                 self._replace(worker)
             case Retire():
@@ -180,9 +180,9 @@ class _Pool:
             raise error
         if not self._is_committed(worker):
             self._try_again(worker, f"{type(error).__name__}: {error}")
-        self._give(worker)
+        self._assign(worker)
 
-    def _bury(self, worker: _Worker) -> None:
+    def _handle_death(self, worker: _Worker) -> None:
         code = worker.process.wait()
         if self._is_committed(worker):
             self._replace(worker)
@@ -205,7 +205,7 @@ class _Pool:
             return False
         self._job.store.remove_checkpoint(unit)
         self._take_back(worker)
-        self._monitor.update(receipt.ledger, unit.size, Spent())
+        self._monitor.update(receipt.ledger, unit.size, StageSeconds())
         return True
 
     def _try_again(self, worker: _Worker, why: str) -> None:
@@ -221,14 +221,14 @@ class _Pool:
 
     def _take_back(self, worker: _Worker) -> None:
         """What an attempt reported is reported again by the next one."""
-        self._monitor.update(-worker.counted, -worker.consumed, Spent())
+        self._monitor.update(-worker.counted, -worker.consumed, StageSeconds())
 
     def _replace(self, worker: _Worker) -> None:
         """Start another worker in its place; a unit that was left at a checkpoint is the next in the queue."""
         worker.connection.close()
         worker.process.wait()
         fresh = self._workers[worker.index] = self._start(worker.index)
-        self._give(fresh)
+        self._assign(fresh)
 
     def close(self) -> None:
         """Have every worker stop at its next block; end those that do not."""

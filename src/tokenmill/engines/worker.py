@@ -13,12 +13,12 @@ import time
 from multiprocessing.connection import Connection
 
 from tokenmill.encode import Encoder, load_encoder
-from tokenmill.engines.messages import Done, Failed, Progress, Ready, Retire, Setup, Task
+from tokenmill.engines.machine import current_memory
+from tokenmill.engines.protocol import Done, Failed, Progress, Ready, Retire, Setup, Task
 from tokenmill.errors import Interrupted, TokenizerError
-from tokenmill.job import Job
-from tokenmill.progress import current_memory
-from tokenmill.records import Ledger, Spent
-from tokenmill.unit import Manner, run_unit
+from tokenmill.job.prepare import Job
+from tokenmill.records import Ledger, StageSeconds
+from tokenmill.unit.run import UnitHooks, run_unit
 
 REPORT_SECONDS = 0.2
 
@@ -35,13 +35,13 @@ class _Reporter:
         self._share = share
         self._ledger = Ledger()
         self._consumed = 0
-        self._spent = Spent()
+        self._stage_seconds = StageSeconds()
         self._due = 0.0
         self.over = False
 
-    def update(self, ledger: Ledger, consumed: int, spent: Spent) -> None:
+    def update(self, ledger: Ledger, consumed: int, stage_seconds: StageSeconds) -> None:
         self._ledger.add(ledger)
-        self._spent.add(spent)
+        self._stage_seconds.add(stage_seconds)
         self._consumed += consumed
         if time.monotonic() >= self._due:
             self.flush()
@@ -53,8 +53,8 @@ class _Reporter:
         self.over = memory > self._share
         if self.over:
             gc.collect()
-        self._connection.send(Progress(self._ledger, self._consumed, self._spent, memory))
-        self._ledger, self._consumed, self._spent = Ledger(), 0, Spent()
+        self._connection.send(Progress(self._ledger, self._consumed, self._stage_seconds, memory))
+        self._ledger, self._consumed, self._stage_seconds = Ledger(), 0, StageSeconds()
         self._due = time.monotonic() + REPORT_SECONDS
 
     def checkpointed(self) -> None:
@@ -87,8 +87,8 @@ def main(connection_descriptor: int, setup_descriptor: int) -> None:
 def _run(setup: Setup, task: Task, encoder: Encoder, connection: Connection) -> Done | Retire:
     reporter = _Reporter(connection, setup.memory)
     try:
-        manner = Manner(checkpointed=reporter.checkpointed)
-        run_unit(setup.job, task.unit, encoder, reporter.update, manner)
+        hooks = UnitHooks(checkpointed=reporter.checkpointed)
+        run_unit(setup.job, task.unit, encoder, reporter.update, hooks)
     except _RetireError:
         return Retire()
     reporter.flush()

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tokenmill.errors import InputError
-from tokenmill.records import printable
+from tokenmill.messages import printable
 
 JOB_FILE = "job.json"
 JOB_FILE_BYTES = 1 << 20

@@ -27,7 +27,7 @@ class Ring:
     def lend(self, size: int = 0) -> tuple[memoryview, Callable[[], None]]:
         """A buffer, larger than usual if need be, and how to give it back."""
         buffer = self._take(size)
-        return memoryview(buffer), lambda: self._give(buffer)
+        return memoryview(buffer), lambda: self._give_back(buffer)
 
     def _take(self, size: int) -> bytearray:
         if size > BUFFER_BYTES:
@@ -37,6 +37,6 @@ class Ring:
         except IndexError:
             return bytearray(BUFFER_BYTES)
 
-    def _give(self, buffer: bytearray) -> None:
+    def _give_back(self, buffer: bytearray) -> None:
         if len(buffer) == BUFFER_BYTES:
             self._free.append(buffer)

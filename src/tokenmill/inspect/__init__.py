@@ -1,0 +1,1 @@
+"""Looking into a finished output: rows and counts."""

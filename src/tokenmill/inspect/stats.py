@@ -1,0 +1,97 @@
+"""What an output holds: documents and tokens by file, lengths, padding, the most frequent tokens, rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenmill.check.metadata import open_output
+from tokenmill.errors import OutputError, TokenizerError
+from tokenmill.load.rows import load_array
+from tokenmill.messages import printable
+from tokenmill.output.finish import read_summary, receipts
+from tokenmill.records import Ledger
+
+BLOCK_TOKENS = 1 << 22
+MOST_FREQUENT = 20
+BUCKETS = 40  # powers of two
+
+
+@dataclass(slots=True, kw_only=True)
+class Stats:
+    """Counts over a whole output."""
+
+    ledger: Ledger
+    by_file: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """File -> documents, tokens."""
+    lengths: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    """How many documents have 2^n to 2^(n+1) - 1 tokens, separators included."""
+    frequent: list[tuple[int, str, int]] = field(default_factory=list)
+    """Id, token, count; the most frequent first."""
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.ledger.text_bytes / max(1, self.ledger.tokens)
+
+    @property
+    def padding_share(self) -> float:
+        filled = self.ledger.tokens + self.ledger.separators + self.ledger.padding
+        return self.ledger.padding / max(1, filled)
+
+
+def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Stats:
+    """Read every chunk once."""
+    found = open_output(Path(output), None)
+    summary = read_summary(found.store)
+    if summary is None:
+        raise OutputError(f"{printable(output)} is not complete: run the job again to continue it")
+    stats = Stats(ledger=summary.ledger)
+    counts = np.zeros(found.tokenizer["vocab_size"], np.int64)
+    total = summary.ledger.rows * found.options["seq_len"]
+    done = 0
+    for unit, receipt, _ in receipts(found.store, found.plan):
+        carried = 0
+        for chunk in receipt.chunks:
+            path = found.store.chunks / f"{chunk.name}.npy"
+            rows = load_array(path).reshape(-1)[: chunk.tokens]
+            for start in range(0, len(rows), BLOCK_TOKENS):
+                block = rows[start : start + BLOCK_TOKENS]
+                counts += np.bincount(block, minlength=len(counts))[: len(counts)]
+                done += len(block)
+                progress(done, total)
+            carried = _count_documents(
+                stats, load_array(path.with_name(f"{chunk.name}.docs.npy")), unit.names, carried, len(rows)
+            )
+    stats.frequent = _frequent(counts, found.store.tokenizer)
+    return stats
+
+
+def _count_documents(stats: Stats, docs: Any, names: dict[int, str], carried: int, tokens: int) -> int:
+    """Add the documents that end in a chunk; `carried` tokens of the first stand in chunks before. Returns the next."""
+    if not len(docs):
+        return carried + tokens
+    lengths = np.diff(docs["end"], prepend=0)
+    lengths[0] += carried
+    buckets = np.bincount(np.log2(lengths).astype(int), minlength=BUCKETS)
+    stats.lengths = [a + b for a, b in zip(stats.lengths, buckets.tolist(), strict=True)]
+    for file in np.unique(docs["file"]).tolist():
+        of_file = docs["file"] == file
+        documents, held = stats.by_file.get(names[file], (0, 0))
+        more = (documents + int(of_file.sum()), held + int(lengths[of_file].sum()))
+        stats.by_file[names[file]] = more
+    return tokens - int(docs["end"][-1])
+
+
+def _frequent(counts: Any, tokenizer: Path) -> list[tuple[int, str, int]]:
+    import tokenizers
+
+    try:
+        decoder = tokenizers.Tokenizer.from_file(str(tokenizer))
+    except Exception as error:  # the library raises plain Exception for whatever is wrong
+        raise TokenizerError(f"{printable(tokenizer)} cannot be loaded: {error}") from error
+    order = np.argsort(counts, kind="stable")[::-1][:MOST_FREQUENT].tolist()
+    return [(i, decoder.decode([i], skip_special_tokens=False), int(counts[i])) for i in order if counts[i]]

@@ -1,0 +1,42 @@
+"""Text for people: sizes, durations, tables, and foreign text that is safe to print."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+def printable(name: object) -> str:
+    r"""A file name or other foreign text that is safe to print: "a\nb" -> "a\\nb"."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+
+
+def size(count: float) -> str:
+    """Bytes for people: size(1536000) -> "1.5 MB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: duration(3700) -> "1:01:40"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Columns for the eye: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: nearest("seq_lenght", [...]) -> "; did you mean 'seq_len'?"."""
+    candidates = list(known)
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(candidates))}"

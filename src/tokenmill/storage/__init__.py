@@ -1,0 +1,1 @@
+"""Where files lie, and what it takes to publish one whole or not at all."""

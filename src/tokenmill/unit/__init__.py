@@ -1,0 +1,1 @@
+"""One unit through all its stages: the only thing that engines run."""

@@ -1,0 +1,1 @@
+"""Stage 5, write: rows, sidecars and rejects become files."""

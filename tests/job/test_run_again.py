@@ -1,0 +1,343 @@
+"""The same directory again: finished, interrupted, damaged, or another job."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import tokenmill
+from tests.conftest import Run, documents, texts, tiny_tokenizer_json, tree
+from tokenmill.errors import (
+    DifferentJobError,
+    InputError,
+    Interrupted,
+    OutputBusyError,
+    OutputError,
+    TokenizerError,
+)
+from tokenmill.output.store import Store
+
+
+def test_a_finished_job_says_so_and_changes_nothing(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    assert not run().already_complete
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*") if p.name != "logs"}
+    assert run().already_complete
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*") if p.name != "logs"} == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"seq_len": 16}, "--seq-len was 8 and is 16"),
+        ({"sequences_per_chunk": 7}, "--sequences-per-chunk was 50000 and is 7"),
+        ({"tail": "drop"}, "--tail was 'pad' and is 'drop'"),
+        ({"no_eos": True}, "--eos-token was '<|endoftext|>' and is None"),
+        ({"bos_token": "<|bos|>"}, "--bos-token was None and is '<|bos|>'"),
+        ({"text_field": "body"}, "--text-field was 'text' and is 'body'"),
+        ({"id_field": "id"}, "--id-field was None and is 'id'"),
+        ({"special_tokens_in_text": "match"}, "--special-tokens-in-text was 'plain' and is 'match'"),
+        ({"max_document_bytes": "1kB"}, "--max-document-bytes was 268435456 and is 1000"),
+        ({"tokenizer": "gpt-neox-20b"}, "the tokenizer was tiny"),
+    ],
+)
+def test_a_different_job_in_the_directory_is_refused(
+    inputs: Path, tmp_path: Path, run: Run, options: dict[str, Any], said: str
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    before = tree(tmp_path / "out")
+    with pytest.raises(DifferentJobError, match=re.escape(said)):
+        run(**options)
+    assert tree(tmp_path / "out") == before
+
+
+def test_what_does_not_change_a_byte_is_no_different_job(inputs: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run(engine="streaming")
+    other: dict[str, Any] = {"encoder": "huggingface", "num_workers": 2, "batch_size": 7, "prefetch_files": 0}
+    assert run(engine="extreme", max_rejects=5, max_memory="2GB", **other).already_complete
+
+
+def test_jobs_with_other_inputs_or_options_have_other_run_ids(inputs: Path, tmp_path: Path, run: Run) -> None:
+    def run_id(**options: Any) -> str:
+        run(overwrite=True, **options)
+        found: str = tokenmill.open(tmp_path / "out").manifest["run_id"]
+        return found
+
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    first = run_id()
+    assert run_id() == first
+    assert run_id(seq_len=16) != first
+    (inputs / "a.jsonl").write_bytes(texts("b"))
+    assert run_id() != first
+    (inputs / "a.jsonl").rename(inputs / "b.jsonl")
+    (inputs / "b.jsonl").write_bytes(texts("a"))
+    assert run_id() != first
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: (d / "a.jsonl").write_bytes(texts("other")), "input changed: a.jsonl"),
+        (lambda d: (d / "a.jsonl").write_bytes(texts("z")), "input changed: a.jsonl"),  # of the same size
+        (lambda d: (d / "c.jsonl").write_bytes(texts("c")), "input added: c.jsonl"),
+        (lambda d: (d / "b.jsonl").unlink(), "input gone: b.jsonl"),
+    ],
+)
+def test_changed_inputs_are_refused_by_name(inputs: Path, run: Run, change: Any, said: str) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    (inputs / "b.jsonl").write_bytes(texts("b"))
+    run()
+    change(inputs)
+    with pytest.raises(DifferentJobError, match=said):
+        run()
+
+
+def test_overwrite_starts_anew(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a" * 100))
+    run(sequences_per_chunk=1)
+    (inputs / "a.jsonl").write_bytes(texts("b"))
+    run(seq_len=4, overwrite=True)
+    run(seq_len=4, output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("stuck", ["manifest.json", "rejects.jsonl", "tokenizer.json", "plan.jsonl"])
+def test_an_overwrite_that_fails_on_its_way_leaves_a_directory_that_is_known_to_be_ours(
+    inputs: Path, tmp_path: Path, run: Run, stuck: str
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    run()
+    (tmp_path / "out" / stuck).unlink()
+    (tmp_path / "out" / stuck).mkdir()  # which is not removed as a file is
+    with pytest.raises(OutputError, match="cannot write to"):
+        run(overwrite=True)
+    assert (tmp_path / "out" / "job.json").exists()
+    (tmp_path / "out" / stuck).rmdir()
+    run(overwrite=True)
+    run(output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+def test_a_directory_that_is_not_ours_is_never_touched(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    precious = tmp_path / "out" / "chunks" / "thesis.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="not tokenmill's"):
+            run(overwrite=overwrite)
+    assert precious.read_text() == "years of work"
+
+
+def test_an_output_that_is_a_file_is_refused(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    (tmp_path / "out").write_text("x")
+    with pytest.raises(OutputError, match="is a file"):
+        run()
+
+
+def test_a_second_run_at_the_same_time_is_refused(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    with Store(tmp_path / "out").locked(), pytest.raises(OutputBusyError, match="another run"):
+        run()
+    run()
+
+
+def test_a_stop_leaves_a_state_that_continues(inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str) -> None:
+    (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" for n in range(100))))
+    stop = threading.Event()
+    stop.set()
+    options: dict[str, Any] = {"inputs": (str(inputs),), "tokenizer": tiny_tokenizer, "seq_len": 8}
+    with pytest.raises(Interrupted, match="same command"):
+        tokenmill.run(tokenmill.Config(output=tmp_path / "out", **options), stop=stop)
+    run()
+    run(output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+def test_a_lost_chunk_is_made_again(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" for n in range(100))))
+    run(sequences_per_chunk=10)
+    before = tree(tmp_path / "out")
+    (tmp_path / "out" / "chunks" / "00000-0001.npy").unlink()
+    assert not run(sequences_per_chunk=10).already_complete
+    assert tree(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("chunks/00000-0000.npy", -1),
+        ("chunks/00000-0000.npy", 1),
+        ("chunks/00000-0000.docs.npy", -1),
+        ("chunks/00000-0000.docs.npy", 1),
+        ("units/00000.rejects.jsonl", -1),
+    ],
+)
+def test_a_file_whose_size_has_changed_is_made_again(
+    inputs: Path, tmp_path: Path, run: Run, name: str, more: int
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    run()
+    before = tree(tmp_path / "out")
+    path = tmp_path / "out" / name
+    os.truncate(path, path.stat().st_size + more)
+    assert not run().already_complete
+    assert tree(tmp_path / "out") == before
+
+
+class Onlooker:
+    """Takes the place of the event that stops a run, which is asked after every block: so it can look meanwhile."""
+
+    def __init__(self, look: Callable[[], Any], stop_after: int | None = None) -> None:
+        self._look = look
+        self._stop_after = stop_after
+        self.seen: list[Any] = []
+
+    def is_set(self) -> bool:
+        self.seen.append(self._look())
+        return len(self.seen) == self._stop_after
+
+
+RunAndLook = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def run_and_look(inputs: Path, tmp_path: Path, tiny_tokenizer: str) -> RunAndLook:
+    """Run a job as `run` does; what was seen after each block of it."""
+
+    def run_job(look: Callable[[], Any], stop_after: int | None = None, **options: Any) -> list[Any]:
+        onlooker = Onlooker(look, stop_after)
+        options = {"tokenizer": tiny_tokenizer, "seq_len": 8, "max_rejects": "100%", **options}
+        config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
+        with pytest.raises(Interrupted) if stop_after else nullcontext():
+            tokenmill.run(config, stop=cast(threading.Event, onlooker))
+        return onlooker.seen
+
+    return run_job
+
+
+@pytest.mark.parametrize("reason", ["asked for", "a chunk is lost"])
+def test_while_a_unit_is_done_again_nothing_says_that_it_or_the_job_is_complete(
+    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 1)
+    for name in ("a", "b"):
+        (inputs / f"{name}.jsonl.gz").write_bytes(gzip.compress(texts(name)))
+    run(engine="streaming")
+    before = tree(tmp_path / "out")
+    assert {"units/00000.json", "units/00001.json", "manifest.json"} <= before.keys()
+    if reason == "a chunk is lost":
+        (tmp_path / "out" / "chunks" / "00000-0000.npy").unlink()
+    redo = (0,) if reason == "asked for" else ()
+    seen = run_and_look(lambda: tree(tmp_path / "out"), engine="streaming", redo=redo)
+    assert {n for n in seen[0] if n.startswith(("units/", "manifest")) and n.endswith(".json")} == {"units/00001.json"}
+    assert tree(tmp_path / "out") == before
+
+
+def test_what_a_dead_run_left_half_written_is_gone_before_units_run_but_what_a_checkpoint_knows_of_stays(
+    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 500)
+    (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" for n in range(200))))
+    temporary = tmp_path / "out" / "tmp"
+
+    def look() -> dict[str, int]:
+        return {p.name: p.stat().st_size for p in temporary.iterdir()}
+
+    *_, left = run_and_look(look, stop_after=5, engine="enhanced")
+    assert left.keys() == {"00000-0000.npy", "00000-0000.docs.npy"}
+    for name in ("manifest.json", "00001-0000.npy", "000001-0000.npy", "00000.json"):
+        (temporary / name).write_text("half of it")
+    first, *_ = run_and_look(look, engine="enhanced")
+    assert first == left
+    run(engine="streaming", output=tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+def test_a_damaged_receipt_is_named(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    (tmp_path / "out" / "units" / "00000.json").write_text("{")
+    with pytest.raises(OutputError, match=r"00000\.json is damaged"):
+        run()
+
+
+def test_an_input_that_is_the_output_is_refused(inputs: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    with pytest.raises(InputError, match="both an input and the output"):
+        run(output=inputs, overwrite=True)
+    assert (inputs / "a.jsonl").exists()
+
+
+def test_a_renamed_tokenizer_file_is_the_same_job(inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    (tmp_path / "renamed.json").write_bytes(Path(tiny_tokenizer).read_bytes())
+    assert run(tokenizer=str(tmp_path / "renamed.json")).already_complete
+
+
+@pytest.mark.parametrize("lost", ["units/00000.rejects.jsonl", "chunks/00000-0000.ids.jsonl"])
+def test_a_lost_file_of_a_unit_is_made_again(inputs: Path, tmp_path: Path, run: Run, lost: str) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    run(id_field="id")
+    before = tree(tmp_path / "out")
+    (tmp_path / "out" / lost).unlink()
+    assert not run(id_field="id").already_complete
+    assert tree(tmp_path / "out") == before
+
+
+def test_a_unit_that_went_on_without_a_file_and_was_interrupted_does_not_forget_it(
+    inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str
+) -> None:
+    (inputs / "a.jsonl").symlink_to(tmp_path / "late.jsonl")
+    (inputs / "b.jsonl").write_bytes(texts(*("x" * 1000 for _ in range(3000))))
+
+    class StopAfterACheckpoint:
+        def is_set(self) -> bool:
+            return any((tmp_path / "out" / "units").glob("*.checkpoint.json"))
+
+    options: dict[str, Any] = {"tokenizer": tiny_tokenizer, "seq_len": 8, "sequences_per_chunk": 10_000}
+    config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
+    with pytest.raises(Interrupted):
+        tokenmill.run(config, stop=cast(threading.Event, StopAfterACheckpoint()))
+    assert list(run(**options).missing) == ["a.jsonl"]
+    (tmp_path / "late.jsonl").write_bytes(texts("late"))
+    assert run(**options).complete
+    assert documents(tmp_path / "out")[0] == b"late"
+
+
+def test_a_tokenizer_that_is_refused_leaves_the_directory_free_for_the_advice(
+    inputs: Path, tmp_path: Path, run: Run
+) -> None:
+    model = tiny_tokenizer_json()
+    model["pre_tokenizer"] = {"type": "WhitespaceSplit"}
+    model["model"] = {"type": "WordLevel", "vocab": {"<|endoftext|>": 256, "a": 0, "?": 1}, "unk_token": "?"}
+    (tmp_path / "words.json").write_text(json.dumps(model))
+    (inputs / "a.jsonl").write_bytes(texts("a a"))
+    with pytest.raises(TokenizerError, match="--special-tokens-in-text reject"):
+        run(tokenizer=str(tmp_path / "words.json"))
+    assert run(tokenizer=str(tmp_path / "words.json"), special_tokens_in_text="reject").complete
+
+
+def test_a_damaged_checkpoint_is_named(inputs: Path, tmp_path: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    run()
+    (tmp_path / "out" / "units" / "00000.json").unlink()
+    (tmp_path / "out" / "units" / "00000.checkpoint.json").write_text("{")
+    with pytest.raises(
+        OutputError, match=r"checkpoint\.json is damaged .* Remove it to have that part done again"
+    ) as error:
+        run()
+    assert "cannot write" not in str(error.value)
