@@ -11,12 +11,17 @@
     │   └── OutputBusyError                       another run is writing there             exit 1
     ├── WorkerError            (RuntimeError)     units failed again and again             exit 1
     ├── BenchmarkError         (RuntimeError)     something that is measured failed        exit 1
-    ├── LedgerError            (AssertionError)   the books do not balance: a bug          exit 1
+    ├── LedgerError            (AssertionError)   records or tokens do not add up: a bug    exit 1
     ├── RejectLimitError       (ValueError)       more rejects than --max-rejects          exit 3
     └── Interrupted            (Exception)        stopped on request, resumable            exit 130
 
-Each takes one message that says what happened, where, and what to do about it, so each pickles.
+Each takes one message that says what happened, where, and what to do about it, so each pickles. A ConfigError also
+takes the names of the options it is about.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class TokenmillError(Exception):
@@ -26,9 +31,24 @@ class TokenmillError(Exception):
 
 
 class ConfigError(TokenmillError, ValueError):
-    """An option has a value that cannot be used."""
+    """An option has a value that cannot be used.
+
+    str(ConfigError("must be at least 1, not 0", "seq_len")) -> "seq_len: must be at least 1, not 0"
+    """
 
     exit_code = 2
+
+    def __init__(self, what: str, *options: str) -> None:
+        super().__init__(what, *options)
+
+    def __str__(self) -> str:
+        what, *options = self.args
+        return f"{' and '.join(options)}: {what}" if options else str(what)
+
+    def renamed(self, names: Mapping[str, str]) -> ConfigError:
+        """The same error, with the options under the names that the user knows them by: seq_len -> --seq-len."""
+        what, *options = self.args
+        return ConfigError(what, *(names.get(o, o) for o in options)).with_traceback(self.__traceback__)
 
 
 class InputError(TokenmillError, ValueError):

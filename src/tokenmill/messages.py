@@ -40,3 +40,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     candidates = list(known)
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(candidates))}"
+
+
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """A number that agrees with its noun: counted(1, "file") -> "1 file", counted(2000, "file") -> "2,000 files"."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

@@ -1,0 +1,79 @@
+"""From what the user typed to a Config: options of the command line over a TOML file.
+
+Errors name what the user typed: `--seq-len: must be …`, or `seq-len in job.toml: must be …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenmill.config.groups import Config
+from tokenmill.config.option import options_of
+from tokenmill.errors import ConfigError
+from tokenmill.messages import nearest, printable
+
+OPTIONS = {o.name: o for o in options_of(Config)}
+_NAME_OF_KEY = {key: o.name for o in OPTIONS.values() for key in (o.name, *o.keys)}
+# Two spellings of one option: what the command line says of either wins over both in the file.
+_EOS = {"eos_token", "no_eos"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values of options, and what the user typed for each, or would have to type."""
+
+    values: Mapping[str, Any]
+    names: Mapping[str, str]
+
+    def config(self) -> Config:
+        with self.naming():
+            return Config(**self.values)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Errors about options name what the user typed, here and in whatever is done with the Config."""
+        try:
+            yield
+        except ConfigError as error:
+            raise error.renamed(self.names) from error.__cause__
+
+
+def load_settings(typed: Mapping[str, Any], toml: Path | None = None) -> Settings:
+    """The options of the command line, by name, over those of a TOML file.
+
+    load_settings({"seq_len": 1024}, Path("job.toml")).config() -> the file's job with rows of 1,024 tokens
+    """
+    values: dict[str, Any] = dict(typed)
+    names = {o.name: o.flag for o in OPTIONS.values()}
+    decided = typed.keys() | (_EOS if _EOS & typed.keys() else set())
+    if toml:
+        for key, value in _read_toml(toml).items():
+            if (name := _option_name(key, toml)) not in decided:
+                values[name], names[name] = value, f"{key} in {printable(toml)}"
+    for name in ("inputs", "output"):
+        if not values.get(name):
+            raise ConfigError(f"no {name} given: tokenmill run INPUT... OUTPUT, or {OPTIONS[name].flag}")
+    return Settings(values, names)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib  # most runs have no file, and `--help` is to be quick
+
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {printable(path)}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{printable(path)} is not valid TOML: {error}") from error
+
+
+def _option_name(key: str, path: Path) -> str:
+    """The option that a key of the file means: dashes are as good as underscores."""
+    name = _NAME_OF_KEY.get(key.replace("-", "_"))
+    if name is None:
+        raise ConfigError(f"{printable(path)}: unknown option {key!r}{nearest(key.replace('-', '_'), OPTIONS)}")
+    return name

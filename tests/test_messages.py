@@ -1,0 +1,108 @@
+"""Text for people: foreign text made harmless, and numbers, columns and hints that read well."""
+
+from __future__ import annotations
+
+import pytest
+
+from tokenmill.messages import aligned, counted, duration, nearest, printable, size
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("plain é 日本.jsonl", "plain é 日本.jsonl"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\udce9", "\\udce9"),
+        ("\u202e", "\\u202e"),
+        ("", ""),
+    ],
+)
+def test_foreign_text_is_printed_without_what_a_terminal_obeys(name: str, shown: str) -> None:
+    assert printable(name) == shown
+
+
+def test_anything_can_be_printed() -> None:
+    assert printable(ValueError("a\nb")) == "a\\nb"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1536, "1.5 kB"),
+        (1_536_000, "1.5 MB"),
+        (999_900_000, "999.9 MB"),
+        (2e9, "2.0 GB"),
+        (3.2e12, "3.2 TB"),
+        (4.5e15, "4500.0 TB"),
+        (-1_536_000, "-1.5 MB"),
+        (-5, "-5 B"),
+        (12.6, "13 B"),
+    ],
+)
+def test_a_size_is_told_in_the_largest_unit_that_it_fills(count: float, shown: str) -> None:
+    assert size(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0:00"),
+        (0.4, "0:00"),
+        (9, "0:09"),
+        (59.6, "1:00"),
+        (61, "1:01"),
+        (3599, "59:59"),
+        (3599.7, "1:00:00"),
+        (3700, "1:01:40"),
+        (100 * 3600 + 62, "100:01:02"),
+    ],
+)
+def test_a_duration_is_told_as_a_clock_shows_it(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_columns_stand_under_each_other_the_first_to_the_left_the_others_to_the_right() -> None:
+    rows = [("name", "rows", "of all"), ("a", "1,000", "5 %"), ("longer", "7", "")]
+    assert list(aligned(rows)) == [
+        "name     rows  of all",
+        "a       1,000     5 %",
+        "longer      7",
+    ]
+    assert list(aligned([("a ",), ("b",)])) == ["a", "b"]
+    assert list(aligned([])) == []
+
+
+def test_rows_of_different_lengths_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        list(aligned([("a", "b"), ("c",)]))
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("seq_lenght", "; did you mean 'seq_len'?"),
+        ("SEQ_LEN", "; known: seq_len, tail, tokenizer"),
+        ("tails", "; did you mean 'tail'?"),
+        ("tok", "; did you mean 'tokenizer'?"),  # half of it is enough
+        ("xyz", "; known: seq_len, tail, tokenizer"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest_or_with_all(word: str, hint: str) -> None:
+    assert nearest(word, iter(["tokenizer", "seq_len", "tail"])) == hint
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 files"), (1, "1 file"), (2, "2 files"), (2000, "2,000 files"), (-1, "-1 files")]
+)
+def test_a_number_agrees_with_its_noun(count: int, shown: str) -> None:
+    assert counted(count, "file") == shown
+
+
+def test_a_noun_may_have_a_plural_of_its_own() -> None:
+    assert counted(1, "entry", "entries") == "1 entry"
+    assert counted(2, "entry", "entries") == "2 entries"
