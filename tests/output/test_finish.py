@@ -1,112 +1,106 @@
-"""The end of a job: receipts add up, record numbers become absolute, and what does not add up is never finished."""
+"""The end of a job: receipts add up, record numbers become absolute, and the manifest says all of it."""
 
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import xxhash
 
 import tokenmill
-from tests.conftest import Run, documents, rejects, texts
-from tests.unit.test_process import ByteEncoder, Told, job_of, run_all
-from tokenmill.check.verify import verify
-from tokenmill.config import RejectLimit
-from tokenmill.errors import LedgerError, OutputError, RejectLimitError
-from tokenmill.inspect.show import Viewer
-from tokenmill.job.prepare import Job
-from tokenmill.output.finish import (
-    check_rejects,
-    finish,
-    manifest_pieces,
-    public_rejects,
-    read_summary,
-    receipts,
-    summarize,
-    write_rejects,
+from tests.conftest import MakeConfig, SmallUnits, documents, rejects, texts
+from tests.support.jobs import prepare
+from tests.support.outputs import (
+    chunk_entry,
+    file,
+    plan_of,
+    receipt_of,
+    receipts_in,
+    reject_line,
+    stored_job,
+    write_draft,
 )
-from tokenmill.output.manifest import Index, Summary, has_checksum, read_manifest
-from tokenmill.output.plan_file import Plan, write_plan
-from tokenmill.output.store import Store
-from tokenmill.records import Codec, Format, InputFile, Ledger, Part, Receipt, Unit
-from tokenmill.unit.run import run_unit
+from tokenmill.check.verify import verify
+from tokenmill.errors import LedgerError, OutputError
+from tokenmill.inspect.show import Viewer
+from tokenmill.output.finish import committed, describe_output, finish, public_rejects, summarize, write_rejects
+from tokenmill.output.plan_file import Plan
+from tokenmill.output.receipts import Receipts
+from tokenmill.output.schema import LineReject, RowReject, SkippedEntry, Summary, to_builtins
+from tokenmill.records import Format, Ledger, Part, Unit
+from tokenmill.storage.local import LocalSource, LocalStorage
+from tokenmill.storage.memory import MemoryStorage
 
-
-def file(name: str, kind: Format = Format.JSONL) -> InputFile:
-    return InputFile(name=name, size=10, fingerprint="", format=kind, codec=Codec.PLAIN)
-
-
-def receipt_of(unit: int, lines: tuple[int, ...], **changes: Any) -> Receipt:
-    bare = Receipt(unit=unit, ledger=Ledger(), chunks=(), lines=lines, rejects_bytes=0, rejects_xxh3=None, missing={})
-    return replace(bare, **changes)
-
-
-def reject_of(part: int, record: int, records: int = 1) -> bytes:
-    entry = {"part": part, "record": record, "offset": 7, "reason": "broken_json", "detail": "no", "records": records}
-    return json.dumps(entry | {"head": "x"}).encode() + b"\n"
+NOT_UNICODE = os.fsdecode(b"caf\xe9.jsonl")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "out")
-    for folder in (store.units, store.temporary):
-        folder.mkdir(parents=True)
-    return store
+def receipts(storage: MemoryStorage) -> Receipts:
+    return receipts_in(storage)
 
 
-def plan_of(*parts: list[Part]) -> Plan:
-    """Units with these parts, of files named by their numbers."""
-    units = (Unit(n, tuple(p), tuple(file(f"{q.file}.jsonl") for q in p), 10) for n, p in enumerate(parts))
-    return write_plan(Path("in"), units)
-
-
-def commit(store: Store, plan: Plan, number: int, lines: tuple[int, ...], rejected: bytes = b"", **more: Any) -> None:
+def commit(
+    receipts: Receipts, plan: Plan, number: int, lines: tuple[int, ...], rejected: bytes = b"", **more: Any
+) -> None:
     unit = plan.unit(number)
     if rejected:
-        store.rejects_path(unit).write_bytes(rejected)
-    store.commit(unit, receipt_of(number, lines, **{"rejects_bytes": len(rejected), **more}))
+        receipts.storage.publish(f"units/{unit.name}.rejects.jsonl", [rejected])
+    receipts.commit(unit, receipt_of(number, lines, **{"rejects_bytes": len(rejected), **more}))
+
+
+def first_records(receipts: Receipts, plan: Plan) -> list[list[int | None]]:
+    return [done.first_records for done in committed(receipts, plan)]
+
+
+def lines_of_rejects(receipts: Receipts, plan: Plan) -> Iterator[tuple[str, int | None]]:
+    for reject in public_rejects(receipts, plan):
+        assert isinstance(reject, LineReject)
+        yield reject.file, reject.line
 
 
 # Record numbers
 
 
-def test_records_are_numbered_from_1_through_all_parts_of_a_file(store: Store) -> None:
+def test_records_are_numbered_from_1_through_all_parts_of_a_file(receipts: Receipts) -> None:
     plan = plan_of([Part(0), Part(1, 0, 5)], [Part(1, 5, 9)], [Part(1, 9, 12), Part(2)], [Part(3)])
     for number, lines in enumerate([(3, 4), (5,), (6, 7), (8,)]):
-        commit(store, plan, number, lines)
-    assert [firsts for _, _, firsts in receipts(store, plan)] == [[1, 1], [5], [10, 1], [1]]
+        commit(receipts, plan, number, lines)
+    assert first_records(receipts, plan) == [[1, 1], [5], [10, 1], [1]]
+    assert [(done.unit.index, done.receipt.lines) for done in committed(receipts, plan)] == [
+        (0, (3, 4)),
+        (1, (5,)),
+        (2, (6, 7)),
+        (3, (8,)),
+    ]
 
 
-def test_behind_a_part_that_could_not_be_read_nobody_knows_the_number_until_the_next_file(store: Store) -> None:
+def test_behind_a_part_that_could_not_be_read_nobody_knows_the_number_until_the_next_file(receipts: Receipts) -> None:
     plan = plan_of([Part(0, 0, 5)], [Part(0, 5, 9)], [Part(0, 9, 12)], [Part(0, 12, 15), Part(1)])
-    commit(store, plan, 0, (3,))
-    commit(store, plan, 1, (0,), missing={0: "bad disk"})
-    commit(store, plan, 2, (4,))
-    commit(store, plan, 3, (5, 6))
-    assert [firsts for _, _, firsts in receipts(store, plan)] == [[1], [4], [None], [None, 1]]
+    commit(receipts, plan, 0, (3,))
+    commit(receipts, plan, 1, (0,), missing={0: "bad disk"})
+    commit(receipts, plan, 2, (4,))
+    commit(receipts, plan, 3, (5, 6))
+    assert first_records(receipts, plan) == [[1], [4], [None], [None, 1]]
 
 
-def test_a_missing_file_hides_no_number_of_its_neighbours(store: Store) -> None:
+def test_a_missing_file_hides_no_number_of_its_neighbours(receipts: Receipts) -> None:
     plan = plan_of([Part(0), Part(1), Part(2, 0, 5)], [Part(2, 5, 9)])
-    commit(store, plan, 0, (3, 0, 4), missing={1: "gone"})
-    commit(store, plan, 1, (5,))
-    assert [firsts for _, _, firsts in receipts(store, plan)] == [[1, 1, 1], [5]]
+    commit(receipts, plan, 0, (3, 0, 4), missing={1: "gone"})
+    commit(receipts, plan, 1, (5,))
+    assert first_records(receipts, plan) == [[1, 1, 1], [5]]
 
 
-def test_rejects_are_listed_with_absolute_numbers_or_none_where_nobody_knows(store: Store) -> None:
+def test_rejects_are_listed_with_absolute_numbers_or_none_where_nobody_knows(receipts: Receipts) -> None:
     plan = plan_of([Part(0, 0, 5)], [Part(0, 5, 9)], [Part(0, 9, 12)], [Part(0, 12, 15), Part(1)])
-    commit(store, plan, 0, (3,), reject_of(0, 0) + reject_of(0, 2))
-    commit(store, plan, 1, (2,), reject_of(0, 1))
-    commit(store, plan, 2, (0,), missing={0: "bad disk"})
-    commit(store, plan, 3, (5, 6), reject_of(0, 3) + reject_of(1, 4))
-    found = [(r["file"], r["line"]) for r in public_rejects(store, plan)]
-    assert found == [
+    commit(receipts, plan, 0, (3,), reject_line(0, 0) + reject_line(0, 2))
+    commit(receipts, plan, 1, (2,), reject_line(0, 1))
+    commit(receipts, plan, 2, (0,), missing={0: "bad disk"})
+    commit(receipts, plan, 3, (5, 6), reject_line(0, 3) + reject_line(1, 4))
+    assert list(lines_of_rejects(receipts, plan)) == [
         ("0.jsonl", 1),
         ("0.jsonl", 3),
         ("0.jsonl", 5),
@@ -115,57 +109,62 @@ def test_rejects_are_listed_with_absolute_numbers_or_none_where_nobody_knows(sto
     ]
 
 
-def test_a_reject_of_parquet_has_a_row_and_no_offset(store: Store) -> None:
-    unit = Unit(0, (Part(0),), (file("a.parquet", Format.PARQUET),), 10)
-    plan = write_plan(Path("in"), [unit])
-    commit(store, plan, 0, (3,), reject_of(0, 2, records=4))
-    assert list(public_rejects(store, plan)) == [
-        {
-            "file": "a.parquet",
-            "row": 3,
-            "offset": None,
-            "reason": "broken_json",
-            "detail": "no",
-            "records": 4,
-            "head": "x",
-        }
+def test_a_reject_of_parquet_has_a_row_and_no_offset_and_one_of_lines_has_both(receipts: Receipts) -> None:
+    known: dict[str, Any] = {"reason": "broken_json", "detail": "no", "head": "x"}
+    unit = Unit(0, (Part(0), Part(1)), (file("a.parquet", Format.PARQUET), file(NOT_UNICODE)), 10)
+    plan = Plan.of([unit])
+    commit(receipts, plan, 0, (3, 3), reject_line(0, 2, records=4) + reject_line(1, 0))
+    assert list(public_rejects(receipts, plan)) == [
+        RowReject(file="a.parquet", row=3, records=4, **known),
+        LineReject(file=NOT_UNICODE, line=1, offset=7, records=1, **known),
+    ]
+    assert write_rejects(receipts, plan) == 5
+    assert [json.loads(line) for line in receipts.storage.read("rejects.jsonl").splitlines()] == [
+        {"file": "a.parquet", "row": 3, "offset": None, "records": 4} | known,
+        {"file": NOT_UNICODE, "line": 1, "offset": 7, "records": 1} | known,
     ]
 
 
-class BadSector(io.FileIO):
+class BadSectorSource(LocalSource):
     """A file on a disk that cannot be read from one place to another."""
 
-    broken: tuple[int, int]
+    broken = (0, 0)
 
-    def read(self, size: int | None = -1) -> bytes:
-        first, end = self.broken
-        if first <= self.tell() < end:
+    def _check(self) -> None:
+        if self.broken[0] <= self.tell() < self.broken[1]:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._check()
         return super().read(-1 if size is None else size) or b""
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._check()
+        return super().readinto(buffer) or 0
+
+
+class BadDisk(LocalStorage):
+    """Inputs of which the middle third of a.jsonl cannot be read."""
+
+    def open(self, name: str) -> LocalSource:
+        if name != "a.jsonl":
+            return super().open(name)
+        source = BadSectorSource(self._path(name))
+        size = source.stat.size
+        source.broken = (size // 3 - 1, 2 * size // 3 - 1)
+        return source
 
 
 def test_documents_and_rejects_behind_a_bad_sector_have_no_number(
-    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, tmp_path: Path, config: MakeConfig, small_units: SmallUnits
 ) -> None:
     """A file in three parts of which the second cannot be read; and one behind it, which is not concerned."""
-    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 400)
-    monkeypatch.setattr("tokenmill.plan.cut.FILE_COST_BYTES", 0)
+    small_units(400, 0)
     lines = [texts(f"text {n:02d}") if n % 10 else b'{"broken": %04d}\n' % n for n in range(60)]
     (inputs / "a.jsonl").write_bytes(b"".join(lines))
     (inputs / "b.jsonl").write_bytes(texts("other") + b"broken\n")
-    size = len(b"".join(lines))
-    original = Path.open
-
-    def opened(self: Path, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
-        if self.name != "a.jsonl" or mode != "rb" or buffering != 0:  # whoever plans may still look at it
-            return original(self, mode, buffering, **options)
-        bad = BadSector(self, "rb")
-        bad.broken = (size // 3 - 1, 2 * size // 3 - 1)
-        return bad
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Path, "open", opened)
-        result = run(engine="streaming")
+    job = prepare(config(engine="streaming"))
+    result = job.run(inputs=BadDisk(inputs))
     assert result.missing == {"a.jsonl": "a.jsonl cannot be read: Input/output error"}
     output = tmp_path / "out"
     parts = [p for u in tokenmill.open(output).manifest["units"] for p in u["parts"] if p["file"] == 0]
@@ -185,11 +184,11 @@ def test_documents_and_rejects_behind_a_bad_sector_have_no_number(
     ]
     assert ("a.jsonl", None) in {(s.file, s.record) for n in range(30) for s in Viewer(output).row(n).spans}
     assert [f.what for f in verify(output).faults] == [
-        "the input a.jsonl is missing from the output: a.jsonl cannot be read: Input/output error. Mend it and run "
-        "the job again"
+        "the input a.jsonl is missing from the output: a.jsonl cannot be read: Input/output error. Fix it and run the "
+        "job again"
     ]
-    # Mended, everything has its number.
-    assert run(engine="streaming").complete
+    # Once it can be read, everything has its number.
+    assert job.run().complete
     assert [d.record for d in tokenmill.open(output).documents()][:-1] == [n + 1 for n in range(60) if n % 10]
     assert len(documents(output)) == 55
 
@@ -197,67 +196,84 @@ def test_documents_and_rejects_behind_a_bad_sector_have_no_number(
 # What there is before the end
 
 
-def test_a_job_without_all_its_receipts_is_not_finished(store: Store) -> None:
+def test_a_job_without_all_its_receipts_is_not_finished(receipts: Receipts) -> None:
     plan = plan_of([Part(0)], [Part(1)])
-    commit(store, plan, 0, (3,))
-    with pytest.raises(LedgerError, match="unit 00001 has no receipt, please report this"):
-        list(receipts(store, plan))
+    commit(receipts, plan, 0, (3,))
+    for look in (committed, summarize_any, describe_any):
+        with pytest.raises(LedgerError, match="unit 00001 has no receipt, please report this"):
+            list(look(receipts, plan))
 
 
-def test_rejects_so_far_are_those_of_units_that_are_not_done_too(store: Store) -> None:
-    plan = plan_of([Part(0, 0, 5)], [Part(0, 5, 9)], [Part(0, 9, 12)], [Part(1)])
-    commit(store, plan, 0, (3,), reject_of(0, 0))
-    unfinished = reject_of(0, 1) + reject_of(0, 2)[:-5]  # a line that is being written
-    store.rejects_path(plan.unit(1)).write_bytes(unfinished)
-    commit(store, plan, 2, (4,), reject_of(0, 3))
-    assert [(r["file"], r["line"]) for r in public_rejects(store, plan)] == [
+def summarize_any(receipts: Receipts, plan: Plan) -> list[Summary]:
+    return [summarize(receipts, plan, "an id")]
+
+
+def describe_any(receipts: Receipts, plan: Plan) -> Iterator[str]:
+    return describe_output(receipts, plan, stored_job(), Summary(run_id="", ledger=Ledger(), missing={}))
+
+
+def test_rejects_so_far_are_those_of_units_under_way_too(storage: MemoryStorage, receipts: Receipts) -> None:
+    plan = plan_of([Part(0, 0, 5)], [Part(0, 5, 9)], [Part(0, 9, 12)], [Part(1)], [Part(2)], [Part(3)])
+    commit(receipts, plan, 0, (3,), reject_line(0, 0))
+    unfinished = reject_line(0, 1) + reject_line(0, 2)[:-5]  # a line that is being written
+    write_draft(storage, "units/00001.rejects.jsonl", unfinished)
+    commit(receipts, plan, 2, (4,), reject_line(0, 3))
+    storage.publish("units/00003.rejects.jsonl", [reject_line(0, 4)])  # whose receipt follows at once
+    write_draft(storage, "units/00004.rejects.jsonl")
+    assert list(lines_of_rejects(receipts, plan)) == [
         ("0.jsonl", 1),
         ("0.jsonl", 5),
         ("0.jsonl", None),
+        ("1.jsonl", 5),
     ]
+    assert write_rejects(receipts, plan) == 4
 
 
-def test_a_unit_that_is_not_done_stands_for_nothing_yet(store: Store) -> None:
-    plan = plan_of([Part(0), Part(1)], [Part(1, 5, 9)])
-    (_, unfinished, firsts), (_, _, behind) = receipts(store, plan, partial=True)
-    assert (unfinished.unit, unfinished.ledger, unfinished.chunks, unfinished.lines) == (0, Ledger(), (), (0, 0))
-    assert unfinished.missing == {0: "not complete yet", 1: "not complete yet"}
-    assert (firsts, behind) == ([1, 1], [None])
-
-
-def test_a_receipt_for_other_parts_than_the_unit_has_is_an_error(store: Store) -> None:
+@pytest.mark.parametrize("lines", [(3,), (3, 4, 5)])
+def test_a_receipt_for_other_parts_than_the_unit_has_is_an_error(receipts: Receipts, lines: tuple[int, ...]) -> None:
     plan = plan_of([Part(0), Part(1)])
-    commit(store, plan, 0, (3,))
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        list(receipts(store, plan))
+    commit(receipts, plan, 0, lines)
+    with pytest.raises(OutputError, match=r"units/00000.json is damaged \(ValueError\('it is of another unit'\)\)"):
+        list(committed(receipts, plan))
 
 
-def test_rejects_that_the_receipt_does_not_count_are_not_listed(store: Store) -> None:
+def test_rejects_that_the_receipt_does_not_count_are_not_listed(receipts: Receipts) -> None:
     plan = plan_of([Part(0)])
-    one = reject_of(0, 0)
-    for counted, listed in ((len(one), 1), (len(one) + 1, 1), (2 * len(one) - 1, 1), (2 * len(one), 2)):
-        commit(store, plan, 0, (5,), one + one, rejects_bytes=counted)
-        assert len(list(public_rejects(store, plan))) == listed
+    one = reject_line(0, 0)
+    counts = ((0, 0), (len(one) - 1, 0), (len(one), 1), (len(one) + 1, 1), (2 * len(one) - 1, 1), (2 * len(one), 2))
+    for counted, listed in counts:
+        commit(receipts, plan, 0, (5,), one + one, rejects_bytes=counted)
+        assert len(list(public_rejects(receipts, plan))) == listed
 
 
-def test_a_damaged_list_of_rejects_is_named_with_its_way_out(store: Store) -> None:
+def test_a_list_that_its_receipt_counts_and_is_gone_gives_no_reject(receipts: Receipts) -> None:
+    """For whoever adds up to find out."""
+    plan = plan_of([Part(0)])
+    commit(receipts, plan, 0, (5,), rejects_bytes=5)
+    assert list(public_rejects(receipts, plan)) == []
+
+
+@pytest.mark.parametrize("line", [b"no JSON\n", b"{}\n", reject_line(7, 0), reject_line(0, -1)])
+def test_a_damaged_list_of_rejects_is_named_with_its_way_out(receipts: Receipts, line: bytes) -> None:
     plan = plan_of([Part(0)], [Part(1)])
-    commit(store, plan, 0, (1,))
-    commit(store, plan, 1, (1,), b"no JSON\n")
+    commit(receipts, plan, 0, (1,), reject_line(0, 0))
+    commit(receipts, plan, 1, (1,), line)
+    found = public_rejects(receipts, plan)
+    assert next(found).file == "0.jsonl"
     with pytest.raises(OutputError, match=r"00001\.rejects\.jsonl is damaged .* Do the unit again with --redo 1$"):
-        list(public_rejects(store, plan))
+        next(found)
 
 
-# The books of the whole job
+# The ledger and the manifest of the whole job
 
 
-def test_receipts_add_up(store: Store) -> None:
+def test_receipts_add_up(receipts: Receipts) -> None:
     plan = plan_of([Part(0)], [Part(1), Part(2)])
     one = Ledger(records=3, documents=2, rejected=1, tokens=5, rows=1, rejects_by_reason={"broken_json": 1})
     other = Ledger(records=4, documents=4, tokens=6, rows=2, padding=1)
-    commit(store, plan, 0, (3,), ledger=one, missing={0: "bad disk"})
-    commit(store, plan, 1, (2, 2), ledger=other, missing={2: "gone"})
-    summary = summarize(store, plan, "an id")
+    commit(receipts, plan, 0, (3,), ledger=one, missing={0: "bad disk"})
+    commit(receipts, plan, 1, (2, 2), ledger=other, missing={2: "gone"})
+    summary = summarize(receipts, plan, "an id")
     assert summary.run_id == "an id"
     assert summary.missing == {"0.jsonl": "bad disk", "2.jsonl": "gone"}
     assert summary.ledger == Ledger(
@@ -265,213 +281,69 @@ def test_receipts_add_up(store: Store) -> None:
     )
 
 
-def finished(tmp_path: Path, data: bytes, **options: Any) -> Job:
-    """A job whose units are done, and nothing else."""
-    job = job_of(tmp_path, {"a.jsonl": data}, **options)
-    run_all(job)
-    return job
+def test_the_list_of_rejects_is_published_as_a_whole(storage: MemoryStorage, receipts: Receipts) -> None:
+    plan = plan_of([Part(0)])
+    commit(receipts, plan, 0, (9,), reject_line(0, 0, records=5) + reject_line(0, 1) + reject_line(0, 2))
+    storage.publish("rejects.jsonl", [b"of the run before\n"])
+    assert write_rejects(receipts, plan) == 7
+    found = storage.after_power_loss().read("rejects.jsonl")
+    assert [json.loads(line)["records"] for line in found.splitlines()] == [5, 1, 1]
+    assert found.endswith(b"}\n")
+    commit(receipts, plan, 0, (9,), b"no JSON\n")
+    with pytest.raises(OutputError, match="is damaged"):
+        write_rejects(receipts, plan)
+    assert storage.read("rejects.jsonl") == found
 
 
-def edit_receipt(job: Job, **ledger: Any) -> None:
-    receipt = job.store.receipt(job.plan.unit(0))
-    assert receipt is not None
-    job.store.commit(job.plan.unit(0), replace(receipt, ledger=replace(receipt.ledger, **ledger)))
+def finished(storage: MemoryStorage) -> dict[str, Any]:
+    """The manifest of a job of two units and three chunks, of which one input is missing and one file was skipped."""
+    receipts = receipts_in(storage)
+    units = [
+        Unit(0, (Part(0, 0, 5),), (file(NOT_UNICODE),), 5),
+        Unit(1, (Part(0, 5, 9), Part(1)), (file(NOT_UNICODE), file("b.jsonl")), 5),
+    ]
+    plan = Plan.of(units)
+    commit(receipts, plan, 0, (3,), chunks=(chunk_entry(0, units[0]),))
+    chunks = tuple(chunk_entry(number, units[1]) for number in range(2))
+    commit(receipts, plan, 1, (4, 0), chunks=chunks, missing={1: "gone"}, ledger=Ledger(records=7, documents=7))
+    skipped = [SkippedEntry(name=NOT_UNICODE, why="hidden")]
+    summary = summarize(receipts, plan, "an id")
+    finish(receipts, plan, stored_job(), summary, skipped)
+    text = storage.read("manifest.json").decode("ascii")
+    assert text == "".join(describe_output(receipts, plan, stored_job(), summary, skipped))
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
-def test_a_job_is_finished_with_rejects_and_a_manifest(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc") + b"broken\n", max_rejects="100%")
-    assert read_summary(job.store) is None
-    summary = finish(job)
-    assert summary.run_id == job.run_id
-    assert (summary.ledger.records, summary.ledger.documents, summary.missing) == (2, 1, {})
-    assert read_summary(job.store) == summary
-    assert [(r["file"], r["line"], r["records"]) for r in rejects(job.store.root)] == [("a.jsonl", 2, 1)]
-    assert list(job.store.temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["records", "documents", "empty"])
-def test_records_that_do_not_add_up_are_never_finished(tmp_path: Path, name: str) -> None:
-    job = finished(tmp_path, texts("abc"))
-    edit_receipt(job, **{name: 7})
-    with pytest.raises(LedgerError, match=r"^the whole job: records do not add up"):
-        finish(job)
-    assert not job.store.manifest.exists()
-
-
-@pytest.mark.parametrize("name", ["tokens", "separators", "padding", "rows", "dropped_tokens"])
-def test_tokens_that_do_not_add_up_are_never_finished(tmp_path: Path, name: str) -> None:
-    job = finished(tmp_path, texts("abc"))
-    edit_receipt(job, **{name: 7})
-    with pytest.raises(LedgerError, match=r"^the whole job: tokens do not add up"):
-        finish(job)
-    assert not job.store.manifest.exists()
-
-
-@pytest.mark.parametrize("listed", [0, 2])
-def test_rejects_that_are_not_listed_as_counted_are_never_finished(tmp_path: Path, listed: int) -> None:
-    job = finished(tmp_path, texts("abc") + b"broken\n", max_rejects="100%")
-    path = job.store.rejects_path(job.plan.unit(0))
-    path.write_text(path.read_text().replace('"records": 1', f'"records": {listed}'))
-    message = f"1 records were rejected, but {listed} are listed, please report this"
-    with pytest.raises(LedgerError, match=message):
-        finish(job)
-    assert not job.store.manifest.exists()
-
-
-def test_write_rejects_tells_how_many_records_it_listed(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc") + b"broken\n" * 3, max_rejects="100%")
-    path = job.store.rejects_path(job.plan.unit(0))
-    path.write_text(path.read_text().replace('"records": 1', '"records": 5', 1))
-    assert write_rejects(job) == 7
-    assert [r["records"] for r in rejects(job.store.root)] == [5, 1, 1]
-    assert job.store.rejects.read_bytes().endswith(b"}\n")
-
-
-def test_more_rejects_than_allowed_are_listed_and_no_manifest_is_written(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc", "d") + b"[]\nbroken\n", max_rejects=1)
-    with pytest.raises(RejectLimitError) as error:
-        finish(job)
-    assert str(error.value) == (
-        "2 of 4 records were rejected (50 %: broken_json 1, not_an_object 1), more than --max-rejects 1. They are "
-        f"listed in {job.store.rejects}. Mend the input and start anew with --overwrite, or run the same command again "
-        "with a higher --max-rejects: it continues from here"
-    )
-    assert len(rejects(job.store.root)) == 2
-    assert not job.store.manifest.exists()
-    check_rejects(allowing(job, "50%"), summarize_ledger(job))
-    check_rejects(allowing(job, 2), summarize_ledger(job))
-
-
-def allowing(job: Job, limit: object) -> Job:
-    return replace(job, config=replace(job.config, max_rejects=RejectLimit.parse(limit)))
-
-
-def summarize_ledger(job: Job) -> Ledger:
-    return summarize(job.store, job.plan, "").ledger
-
-
-@pytest.mark.parametrize(("wrong", "asked"), [(2, False), (3, True)])
-def test_a_wrong_text_field_is_asked_about_when_most_records_lack_it(tmp_path: Path, wrong: int, asked: bool) -> None:
-    job = finished(tmp_path, texts("abc", "d") + b"{}\n" * wrong, max_rejects=0)
-    with pytest.raises(RejectLimitError) as error:
-        finish(job)
-    assert ("Is --text-field text right?" in str(error.value)) == asked
-
-
-def test_the_only_record_may_be_rejected_for_another_reason(tmp_path: Path) -> None:
-    job = finished(tmp_path, b"broken\n", max_rejects=0)
-    with pytest.raises(RejectLimitError, match=r"1 of 1 records were rejected \(100 %: broken_json 1\)") as error:
-        finish(job)
-    assert "--text-field" not in str(error.value)
-
-
-def test_the_list_of_rejects_is_forced_to_disk_before_it_gets_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = finished(tmp_path, texts("abc") + b"broken\n", max_rejects="100%")
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
-    write_rejects(job)
-    assert synced[0] == job.store.rejects.stat().st_size  # and then the directory with its name
-    assert len(synced) == 2
-
-
-def test_a_share_of_rejects_is_judged_at_the_end_however_few_records_there_are(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc", "d", "e") + b"broken\n", max_rejects="24%")
-    with pytest.raises(RejectLimitError, match=r"1 of 4 records were rejected \(25 %"):
-        finish(job)
-    assert finish(allowing(job, "25%")).ledger.rejected == 1
-
-
-def test_one_reject_of_one_record_is_all_of_them_and_no_reason_to_ask_about_the_field(tmp_path: Path) -> None:
-    job = finished(tmp_path, b"broken\n", max_rejects=0)
-    with pytest.raises(RejectLimitError, match=r"1 of 1 records were rejected \(100 %") as error:
-        finish(job)
-    assert "--text-field" not in str(error.value)
-
-
-# The manifest
-
-
-def test_the_manifest_tells_everything_a_line_each_and_ends_with_its_checksum(tmp_path: Path) -> None:
-    data = texts("abc", "defgh")
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "notes.md").write_text("# no input")
-    job = finished(tmp_path, data, sequences_per_chunk=2)
-    finish(job)
-    text = job.store.manifest.read_text()
-    manifest = json.loads(text)
-    assert list(manifest)[-5:] == ["inputs", "units", "chunks", "left_out", "xxh3"]
-    assert manifest["run_id"] == job.run_id
-    assert (manifest["options"], manifest["tokenizer"]) == (job.description["options"], job.description["tokenizer"])
-    assert manifest["format_version"] == 1
-    assert [(i["name"], i["size"]) for i in manifest["inputs"]] == [("a.jsonl", len(data))]
+def test_the_manifest_tells_everything(storage: MemoryStorage) -> None:
+    manifest = finished(storage)
+    assert manifest["run_id"] == "an id"
+    assert {name: manifest[name] for name in to_builtins(stored_job())} == to_builtins(stored_job())
+    assert manifest["ledger"]["documents"] == 7
+    assert manifest["missing"] == {"b.jsonl": "gone"}
+    assert [i["name"] for i in manifest["inputs"]] == [NOT_UNICODE, "b.jsonl"]
     assert manifest["units"] == [
-        {"unit": 0, "parts": [{"file": 0, "start": 0, "end": None, "first_record": 1, "lines": 2}]}
+        {"unit": 0, "parts": [{"file": 0, "start": 0, "end": 5, "first_record": 1, "lines": 3}]},
+        {
+            "unit": 1,
+            "parts": [
+                {"file": 0, "start": 5, "end": 9, "first_record": 4, "lines": 4},
+                {"file": 1, "start": 0, "end": None, "first_record": 1, "lines": 0},
+            ],
+        },
     ]
     assert [(c["unit"], c["name"], c["rows"]) for c in manifest["chunks"]] == [
         (0, "00000-0000", 2),
-        (0, "00000-0001", 1),
+        (1, "00001-0000", 2),
+        (1, "00001-0001", 2),
     ]
-    assert manifest["left_out"] == [{"name": "notes.md", "why": "not JSON Lines, Parquet or .txt"}]
-    assert manifest["ledger"]["documents"] == 2
-    assert text.startswith('{\n "format_version": 1,\n "ledger": {\n  "documents": 2,\n')
-    body, _, rest = text.rpartition(',\n "xxh3": "')
-    assert rest == xxhash.xxh3_128_hexdigest(body.encode()) + '"\n}\n'
-    assert '\n "chunks": [\n  {"unit": 0, "name": "00000-0000"' in text
-    assert '},\n  {"unit": 0, "name": "00000-0001"' in text
-    assert has_checksum(job.store.manifest)
-    summary = summarize(job.store, job.plan, job.run_id)
-    assert "".join(manifest_pieces(job.store, job.plan, job.description, summary)) == text
+    assert manifest["left_out"] == [{"name": NOT_UNICODE, "why": "hidden"}]
 
 
-def test_any_change_of_a_manifest_shows_in_its_checksum(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc"))
-    finish(job)
-    text = job.store.manifest.read_text()
-    for changed in (
-        text.replace('"documents": 1', '"documents": 2', 1),
-        text.replace('"xxh3": "', '"xxh3": "0'),
-        text[:-1],
-        text + "\n",
-        "{}\n",
-    ):
-        assert changed != text
-        job.store.manifest.write_text(changed)
-        assert not has_checksum(job.store.manifest)
-
-
-def test_a_manifest_is_read_as_far_as_it_is_needed(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc"))
-    summary = finish(job)
-    assert read_manifest(job.store.manifest, Summary) == summary
-    index = read_manifest(job.store.manifest, Index)
-    assert (index.options.seq_len, index.tokenizer.dtype) == (4, "uint16")
-    assert [(c.name, c.rows) for c in index.chunks] == [("00000-0000", 1)]
-
-
-def test_a_manifest_with_a_file_name_that_is_no_unicode_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "manifest.json"
-    ledger = Ledger(records=1, documents=1)
-    summary = {"run_id": "x", "ledger": ledger.to_json(), "missing": {os.fsdecode(b"\xe9"): "gone"}}
-    path.write_text(json.dumps(summary))
-    assert read_manifest(path, Summary) == Summary(run_id="x", ledger=ledger, missing={"\udce9": "gone"})
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"run_id": 3, "ledger": {}, "missing": {}}', '{"run_id": "\\udce9"}'])
-def test_what_is_no_manifest_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "manifest.json"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=r".+"):
-        read_manifest(path, Summary)
-    with pytest.raises(OutputError, match=r"manifest\.json is damaged .* Remove it to have that part done again"):
-        read_summary(Store(tmp_path))
-
-
-def test_a_unit_that_is_run_again_is_as_it_was(tmp_path: Path) -> None:
-    job = finished(tmp_path, texts("abc") + b"broken\n", max_rejects="100%")
-    before = {p: p.read_bytes() for p in job.store.units.iterdir()}
-    job.store.reset([job.plan.unit(0)])
-    assert list(job.store.units.iterdir()) == []
-    run_unit(job, job.plan.unit(0), ByteEncoder(), Told())
-    assert {p: p.read_bytes() for p in job.store.units.iterdir()} == before
+def test_a_checkpoint_that_was_removed_is_never_back_beside_a_manifest(storage: MemoryStorage) -> None:
+    storage.publish("units/00001.checkpoint.json", [b"{}"])
+    finished(storage)
+    assert not storage.files().keys() & {"units/00001.checkpoint.json"}
+    found = storage.after_power_loss().files()
+    assert "manifest.json" in found
+    assert "units/00001.checkpoint.json" not in found

@@ -1,27 +1,27 @@
-"""The plan of a job as it is stored: units, one per line, each read when it is asked for."""
+"""The plan of a job as it is stored: units, one per line, each read when it is asked for.
+
+A corpus may have millions of files, so only as many units are in memory as are under way.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
+import msgspec
+
+from tokenmill.output.schema import SkippedEntry, decode, to_line
 from tokenmill.output.spool import Spool
 from tokenmill.records import InputFile, Unit
 
 
 class Plan:
-    """The units of a job. `root` is where the inputs lie on this machine and is never written down."""
+    """The units of a job, in order."""
 
-    def __init__(self, root: Path, units: Spool, left_out: Spool | None = None) -> None:
-        self.root = root
-        self.left_out = left_out
-        """Files below the inputs that are none, and why. Not part of the job: it may change between two runs."""
+    def __init__(self, units: Spool) -> None:
         self.sizes = array("Q")
         """The size of every unit."""
         self.files = 0
@@ -29,11 +29,18 @@ class Plan:
         self._starts = array("Q", [0])
         self._index()
 
+    @classmethod
+    def of(cls, units: Iterable[Unit]) -> Plan:
+        spool = Spool()
+        for unit in units:
+            spool.append(to_line(unit, sort_keys=True))
+        return cls(spool)
+
     def _index(self) -> None:
         state = hashlib.sha256()
-        for line in self._units.lines():
+        for line in self._units:
             state.update(line)
-            unit = Unit.from_json(json.loads(line))
+            unit = decode(line, Unit)
             if unit.index != len(self.sizes):
                 raise ValueError(f"unit {unit.index} in the place of unit {len(self.sizes)}")
             for file in unit.files:
@@ -43,20 +50,16 @@ class Plan:
             self.files = max(self.files, *(p.file + 1 for p in unit.parts))
         self.digest = state.hexdigest()
 
-    def __reduce__(self) -> tuple[Callable[[Path], Plan], tuple[Path]]:
-        """What is sent to a worker has no units: it is told which to run."""
-        return _without_units, (self.root,)
-
     def unit(self, number: int) -> Unit:
-        return Unit.from_json(self._units.read(self._starts[number], self._starts[number + 1]))
+        return decode(self._units.read(self._starts[number], self._starts[number + 1]), Unit)
 
     def units(self, numbers: Sequence[int] | None = None) -> Units:
         """These units, or all of them."""
         return Units(self, range(len(self.sizes)) if numbers is None else numbers)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterable[bytes]:
         """The plan as it is written down."""
-        return (line.decode("ascii") for line in self._units.lines())
+        return iter(self._units)
 
     def inputs(self) -> Iterator[tuple[int, InputFile]]:
         """Every input file once, with its number, in order."""
@@ -69,8 +72,7 @@ class Plan:
 
     def with_inputs(self, repaired: dict[int, InputFile]) -> Plan:
         """The same units over inputs that could not be read before."""
-        units = (_repair(unit, repaired) for unit in self.units())
-        return write_plan(self.root, units, self.left_out) if repaired else self
+        return Plan.of(_repair(unit, repaired) for unit in self.units()) if repaired else self
 
 
 class Units(Sequence[Unit]):
@@ -93,15 +95,23 @@ class Units(Sequence[Unit]):
         return self.plan.unit(self.numbers[index])
 
 
-def _without_units(root: Path) -> Plan:
-    return write_plan(root, ())
-
-
-def write_plan(root: Path, units: Iterable[Unit], left_out: Spool | None = None) -> Plan:
-    return Plan(root, Spool(unit.to_json() for unit in units), left_out)
-
-
 def _repair(unit: Unit, repaired: dict[int, InputFile]) -> Unit:
     files = tuple(repaired.get(p.file, f) for p, f in zip(unit.parts, unit.files, strict=True))
     more = sum(repaired[p.file].size for p in unit.parts if p.file in repaired)
-    return replace(unit, files=files, size=unit.size + more)
+    return msgspec.structs.replace(unit, files=files, size=unit.size + more)
+
+
+class Skipped:
+    """Files below the inputs that are none, and why. Not part of the job: it may change between two runs."""
+
+    def __init__(self) -> None:
+        self._entries = Spool()
+
+    def append(self, name: str, why: str) -> None:
+        self._entries.append(to_line(SkippedEntry(name=name, why=why)))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[SkippedEntry]:
+        return (decode(line, SkippedEntry) for line in self._entries)

@@ -1,18 +1,19 @@
-"""Lists that may be long are kept in files, a JSON value per line, and read as often as needed."""
+"""Lists that may be long are kept in files, a line for each value, and read as often as needed."""
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import tempfile
+import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tokenmill.errors import OutputError
 from tokenmill.messages import printable
+from tokenmill.storage.base import Source
 
 
 @contextmanager
@@ -31,38 +32,48 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
+def lines_of(source: Source) -> Iterator[bytes]:
+    """The lines of an opened file, each with its end; the file is closed after the last."""
+    with _buffered(source) as file:
+        yield from file
+
+
 class Spool:
-    """Values in a file: a new one that is gone with the process, or one that is there."""
+    """Lines in a file: a new one that is gone with the process, or an opened one."""
 
-    def __init__(self, values: Iterable[Any] = (), *, path: Path | None = None) -> None:
+    def __init__(self, source: Source | None = None) -> None:
         # ruff's way, a `with`, does not fit: the file lives as long as this object.
-        self._file = tempfile.TemporaryFile() if path is None else path.open("rb")  # noqa: SIM115
+        self._file: IO[bytes] = tempfile.TemporaryFile() if source is None else _buffered(source)  # noqa: SIM115
         weakref.finalize(self, _close, self._file)
+        self._lock = threading.Lock()
         self._count = 0
-        for value in values:
-            self.append(value)
 
-    def append(self, value: Any) -> None:
-        # ASCII with escapes: any file name can be written.
-        line = json.dumps(value, sort_keys=True).encode("ascii") + b"\n"
+    def append(self, line: str) -> None:
         with _no_room():
-            self._file.write(line)
+            self._file.write(line.encode("ascii"))
         self._count += 1
 
     def __len__(self) -> int:
-        """How many values were appended."""
+        """How many lines were appended."""
         return self._count
 
-    def __iter__(self) -> Iterator[Any]:
-        return map(json.loads, self.lines())
-
-    def lines(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes]:
         """All lines, to one reader at a time."""
         with _no_room():
             self._file.seek(0)  # which writes out what is buffered
         for line in self._file:  # noqa: UP028 - `yield from` would close the file with the generator
             yield line
 
-    def read(self, start: int, end: int) -> Any:
-        """The value at these bytes; not at the file's own position, so any thread may ask."""
-        return json.loads(os.pread(self._file.fileno(), end - start, start))
+    def read(self, start: int, end: int) -> bytes:
+        """These bytes; any thread may ask."""
+        try:
+            return os.pread(self._file.fileno(), end - start, start)
+        except io.UnsupportedOperation:  # not a file of this machine
+            with self._lock:
+                self._file.seek(start)
+                return self._file.read(end - start)
+
+
+def _buffered(source: Source) -> IO[bytes]:
+    # no mutant: only speed depends on it
+    return io.BufferedReader(source) if isinstance(source, io.RawIOBase) else source  # type: ignore[return-value]

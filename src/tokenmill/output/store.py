@@ -1,325 +1,162 @@
-"""The output directory: what lies where, and how a unit is committed.
-
-OUT/job.json, OUT/plan.jsonl  the job: options and tokenizer; inputs and units, a unit per line; written once, first
-OUT/tokenizer.json            the tokenizer, as it was found
-OUT/chunks/00007-0000.npy     rows;  .docs.npy: where documents end;  .ids.jsonl: their ids, with --id-field
-OUT/units/00007.json          receipt: the commit point. A unit with a receipt is done, one without never happened
-OUT/units/00007.checkpoint.json   how far an interrupted unit came; gone once there is a receipt
-OUT/units/00007.rejects.jsonl     its rejects; receipt and checkpoint say how many bytes of it count
-OUT/rejects.jsonl, OUT/manifest.json   made from the receipts at the end
-OUT/tmp/                      everything that is not whole yet; emptied when a run starts, gone when it ends
-OUT/logs/                     the only place with clocks, host names and process ids
-"""
+"""A job in its output: what is written before any unit runs, and how all of it is removed."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from itertools import takewhile
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 
-import numpy as np
-import xxhash
-
-from tokenmill.errors import OutputBusyError, OutputError
+from tokenmill.errors import DifferentJobError, OutputBusyError, OutputError
 from tokenmill.messages import printable
+from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan
+from tokenmill.output.receipts import START_OVER, found_damaged
+from tokenmill.output.schema import FORMAT_VERSION, StoredJob, decode_exactly, describes_a_job, format_version, to_text
 from tokenmill.output.spool import Spool
-from tokenmill.plan.find import is_job
-from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Receipt, Unit
-from tokenmill.storage.local import sync_directory, write_atomically
-from tokenmill.write.chunks import EMPTY, Partial
-from tokenmill.write.npy import npy_header
+from tokenmill.storage.base import Reading, Storage
 
-CHUNK_SUFFIXES = (".npy", ".docs.npy", ".ids.jsonl")
+JOB_FILE_BYTES = 1 << 20
+"""More than any job.json has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """An interrupted unit: its whole chunks, and where to read on.
-
-    Reading goes on at the block in which the last chunk was completed; `skip` is how many tokens of what comes from
-    there are in chunks already. Encoding them again is cheaper, and simpler to trust, than keeping them.
-    """
-
-    part: int
-    offset: int | None
-    skip: int
-    ledger: Ledger
-    chunks: tuple[ChunkEntry, ...]
-    lines: tuple[int, ...]
-    rejects_bytes: int
-    missing: dict[int, str]
-    partial: Partial = EMPTY
-    """What of the next chunk is on disk already, in tmp/."""
-
-
-REMOVE = "Remove it to have that part done again, or start anew with --overwrite"
-START_ANEW = "Start anew with --overwrite"
-
-
-@contextmanager
-def found_damaged(path: Path, way_out: str = REMOVE) -> Iterator[None]:
-    """Somebody else wrote into our files: say which, and what to do."""
+def is_job(storage: Reading, name: str) -> bool:
+    """Whether a file says that its folder is the output of a job."""
     try:
-        yield
-    except OutputError:
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise OutputError(f"{printable(path)} is damaged ({printable(repr(error))}). {way_out}") from error
-    except OSError as error:
-        raise OutputError(f"{printable(path)} cannot be read: {error.strerror or error}. {way_out}") from error
+        return describes_a_job(storage.read(name, 0, JOB_FILE_BYTES))
+    except OSError:
+        return False
 
 
-def as_text(data: dict[str, Any]) -> str:
-    """JSON as it is written, ASCII with escapes: any file name can be written, none can play tricks on a terminal."""
-    return json.dumps(data, indent=1, sort_keys=True) + "\n"
-
-
-def chunk_name(unit: Unit, number: int) -> str:
-    return f"{unit.name}-{number:04d}"
-
-
+@dataclass(frozen=True, slots=True)
 class Store:
-    """Names, reads and writes the files of one output directory."""
+    """The job-wide files of one output."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.chunks = root / "chunks"
-        self.units = root / "units"
-        self.temporary = root / "tmp"
-        self.logs = root / "logs"
-        self.job = root / "job.json"
-        self.plan = root / "plan.jsonl"
-        self.tokenizer = root / "tokenizer.json"
-        self.manifest = root / "manifest.json"
-        self.rejects = root / "rejects.jsonl"
-        self.lock = -1
-        """The open lock file; a process that inherits it holds the lock too, for as long as it lives."""
+    storage: Storage
+
+    def has(self, name: str) -> bool:
+        try:
+            self.storage.stat(name)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return False
+        return True
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the directory. The lock is the kernel's: it dies with the process, whoever that was."""
-        try:
-            self._make()
-            mode = 0o644  # no mutant: what others may do with an empty file does not matter
-            handle = os.open(self.logs / "lock", os.O_RDWR | os.O_CREAT, mode)
-        except OSError as error:
-            raise OutputError(f"cannot write to {printable(self.root)}: {error.strerror}") from error
-        try:
+    def locked(self) -> Iterator[tuple[int, ...]]:
+        """Hold the output; gives the handles that worker processes must inherit to hold it, too."""
+        where = self.storage.describe()
+        with ExitStack() as held:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.storage.make_folder(layout.LOGS)
+                handles = held.enter_context(self.storage.locked(layout.LOCK))
             except BlockingIOError:
                 raise OutputBusyError(
-                    f"another run is writing to {printable(self.root)}: wait for it, or choose another directory"
+                    f"another run is writing to {where}: wait for it, or choose another directory"
                 ) from None
-            self.lock = handle
-            yield
-        finally:
-            os.close(handle)
-
-    def _make(self) -> None:
-        """Make the directory. What is forced to disk in it later is of no use if its own name is lost."""
-        new = list(takewhile(lambda p: not p.exists(), (self.root, *self.root.parents)))
-        self.logs.mkdir(parents=True, exist_ok=True)
-        for path in new:
-            with suppress(PermissionError):  # one may be allowed to write to a folder, and not to read it
-                sync_directory(path.parent)
+            except OSError as error:
+                raise OutputError(
+                    f"cannot write to {where}: {error.strerror}. Fix this, or choose another directory"
+                ) from error
+            yield handles
 
     def is_foreign(self) -> bool:
         """Whether there is something here that no run of tokenmill put here."""
-        if is_job(self.job) or (self.plan.exists() and self.units.is_dir()):
+        found = {entry.name: entry for entry in self.storage.list()}
+        has_units = layout.UNITS in found and found[layout.UNITS].is_folder
+        if is_job(self.storage, layout.JOB) or (layout.PLAN in found and has_units):
             return False
         # A run that died before job.json was in place leaves no more than this.
-        ours = {self.logs, self.temporary, self.temporary / self.job.name}
-        found = {*self.root.iterdir(), *(self.temporary.iterdir() if self.temporary.is_dir() else ())}
-        return not found <= ours
+        drafts = {name for name, _ in self.storage.drafts()}
+        return not (found.keys() <= {layout.LOGS, layout.DRAFTS} and drafts <= {layout.JOB})
 
     def clear(self) -> None:
-        """Remove a job, logs aside. job.json goes last: until then the directory is known to be ours.
+        """Remove a job, logs aside. job.json goes last: until then the output is known to be ours.
 
         Before that the manifest, then receipts and checkpoints: each for good, and before what it stands for.
         """
-        self.manifest.unlink(missing_ok=True)
-        self.rejects.unlink(missing_ok=True)
-        sync_directory(self.root)
-        if self.units.is_dir():
-            for path in self.units.glob("*.json"):
-                path.unlink()
-            sync_directory(self.units)
-        for directory in (self.units, self.chunks, self.temporary):
-            shutil.rmtree(directory, ignore_errors=True)
-        self.tokenizer.unlink(missing_ok=True)
-        self.plan.unlink(missing_ok=True)
-        self.job.unlink(missing_ok=True)
+        storage = self.storage
+        storage.remove([layout.MANIFEST, layout.REJECTS])
+        storage.sync()
+        names = [name for name in self._names_in(layout.UNITS) if layout.is_receipt_or_checkpoint(name)]
+        storage.remove(f"{layout.UNITS}/{name}" for name in names)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            storage.sync(layout.UNITS)
+        for folder in (layout.UNITS, layout.CHUNKS):
+            storage.remove_folder(folder)
+        self.conclude()
+        storage.remove([layout.TOKENIZER, layout.PLAN, layout.JOB])
 
-    def prepare(self, description: dict[str, Any], plan: Plan, tokenizer: bytes) -> None:
-        """Make the directories, the job and its plan first; whatever a dead run left half-written goes."""
-        self.temporary.mkdir(exist_ok=True)
-        begun = tuple(f"{c.name.split('.')[0]}-" for c in self.units.glob("*.checkpoint.json"))
-        for path in self.temporary.iterdir():
-            if not path.name.startswith(begun):  # a chunk that a checkpoint may go on with
-                path.unlink()
-        self.manifest.unlink(missing_ok=True)
-        if self.read_json(self.job) != description:
-            self.write_json(self.job, description)
-        if (stored := self.read_plan(plan.root)) is None or stored.digest != plan.digest:
-            self.write_pieces(self.plan, plan.lines())
-        if not self.tokenizer.exists() or self.tokenizer.read_bytes() != tokenizer:
-            write_atomically(self.tokenizer, [tokenizer], self.temporary)
-        (self.logs / "inputs").write_bytes(os.fsencode(plan.root))  # for `verify`; a path, so it is with the logs
-        self.chunks.mkdir(exist_ok=True)
-        self.units.mkdir(exist_ok=True)
-        for checkpoint in self.units.glob("*.checkpoint.json"):
-            if (self.units / f"{checkpoint.name.split('.')[0]}.json").exists():
-                checkpoint.unlink()  # the run died between the receipt and the removal of the checkpoint
-        sync_directory(self.root)  # the manifest is gone, chunks/ and units/ are there, before any unit is touched
+    def _names_in(self, folder: str) -> list[str]:
+        try:
+            return [entry.name for entry in self.storage.list(folder)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def prepare(self, job: StoredJob, plan: Plan, tokenizer: bytes, inputs: bytes) -> None:
+        """Write the job and its plan, before any unit; whatever a dead run left half-written goes.
+
+        `inputs` says where they are, for `verify`; it is not part of the job, so it is kept with the logs.
+        """
+        storage = self.storage
+        storage.make_folder(layout.DRAFTS)
+        checkpoints = set(filter(None, map(layout.unit_of_checkpoint, self._names_in(layout.UNITS))))
+        # Only what a checkpoint may go on with is kept.
+        storage.remove_drafts([n for n, _ in storage.drafts() if layout.unit_of_draft(n) not in checkpoints])
+        storage.remove([layout.MANIFEST])
+        if self.read_job() != job:
+            storage.publish(layout.JOB, [to_text(job).encode()])
+        if (stored := self.read_plan()) is None or stored.digest != plan.digest:
+            storage.publish(layout.PLAN, plan.lines())
+        if not self.has(layout.TOKENIZER) or storage.read(layout.TOKENIZER) != tokenizer:
+            storage.publish(layout.TOKENIZER, [tokenizer])
+        storage.remove([layout.INPUTS])
+        with storage.append(layout.INPUTS) as log:
+            log.write(inputs)
+        for folder in (layout.CHUNKS, layout.UNITS):
+            storage.make_folder(folder)
+        self._remove_checkpoints_behind_receipts()
+        storage.sync()  # the manifest is gone, the folders are there, before any unit is touched
+
+    def _remove_checkpoints_behind_receipts(self) -> None:
+        """Of a run that died between the receipt and the removal of the checkpoint."""
+        names = set(self._names_in(layout.UNITS))
+        for name in names:
+            unit = layout.unit_of_checkpoint(name)
+            if unit is not None and names.issuperset(layout.unit_files(unit, has_rejects=False)):
+                self.storage.remove([f"{layout.UNITS}/{name}"])
 
     def conclude(self) -> None:
         """Nothing is half-written any more."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.storage.remove_drafts()
+        self.storage.remove_folder(layout.DRAFTS)
 
-    def write_json(self, path: Path, data: dict[str, Any]) -> None:
-        self.write_pieces(path, [as_text(data)])
-
-    def write_pieces(self, path: Path, pieces: Iterable[str]) -> None:
-        write_atomically(path, (piece.encode("ascii") for piece in pieces), self.temporary)
-
-    def read_json(self, path: Path) -> dict[str, Any] | None:
-        with found_damaged(path, START_ANEW if path == self.job else REMOVE):
+    def read_job(self) -> StoredJob | None:
+        """Raises DifferentJobError for an output of another version of tokenmill."""
+        where = self.storage.describe(layout.JOB)
+        with found_damaged(where, START_OVER):
             try:
-                data = json.loads(path.read_bytes())
+                data = self.storage.read(layout.JOB)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if (version := format_version(data)) not in (FORMAT_VERSION, None):
+                raise DifferentJobError(
+                    f"{where}: its format version is {printable(version)}, this program's is {FORMAT_VERSION}. "
+                    f"Choose another directory, or {START_OVER[0].lower()}{START_OVER[1:]}"
+                )
+            return decode_exactly(data, StoredJob)
+
+    def read_plan(self) -> Plan | None:
+        with found_damaged(self.storage.describe(layout.PLAN), START_OVER):
+            try:
+                source = self.storage.open(layout.PLAN)
             except FileNotFoundError:
                 return None
-            if not isinstance(data, dict):
-                raise ValueError("not an object")
-        return data
-
-    def read_plan(self, root: Path) -> Plan | None:
-        with found_damaged(self.plan, START_ANEW):
-            try:
-                plan = Plan(root, Spool(path=self.plan))
-            except FileNotFoundError:
-                return None
+            plan = Plan(Spool(source))
             if not plan.sizes:
                 raise ValueError("no units")
             return plan
 
     def refuse_without_plan(self) -> None:
-        """The plan is in place before any unit: without it, units are nobody's."""
-        if self.units.is_dir() and any(self.units.iterdir()):
-            missing = self.plan if self.job.exists() else self.job
-            raise OutputError(f"{printable(missing)} is missing, but there are units: start anew with --overwrite")
-
-    def receipt_path(self, unit: Unit) -> Path:
-        return self.units / f"{unit.name}.json"
-
-    def rejects_path(self, unit: Unit) -> Path:
-        return self.units / f"{unit.name}.rejects.jsonl"
-
-    def _checkpoint_path(self, unit: Unit) -> Path:
-        return self.units / f"{unit.name}.checkpoint.json"
-
-    def receipt(self, unit: Unit) -> Receipt | None:
-        path = self.receipt_path(unit)
-        data = self.read_json(path)
-        with found_damaged(path):
-            return None if data is None else Receipt.from_json(data)
-
-    def commit(self, unit: Unit, receipt: Receipt) -> None:
-        self.write_json(self.receipt_path(unit), receipt.to_json())
-        self.remove_checkpoint(unit)
-
-    def checkpoint(self, unit: Unit) -> Checkpoint | None:
-        path = self._checkpoint_path(unit)
-        data = self.read_json(path)
-        if data is None:
-            return None
-        with found_damaged(path):
-            data["ledger"] = Ledger(**data["ledger"])
-            data["chunks"] = tuple(ChunkEntry(**c) for c in data["chunks"])
-            data["lines"] = tuple(data["lines"])
-            data["partial"] = Partial(**data["partial"])
-            return Checkpoint(**data)
-
-    def remove_checkpoint(self, unit: Unit) -> None:
-        self._checkpoint_path(unit).unlink(missing_ok=True)
-
-    def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
-        self.write_json(self._checkpoint_path(unit), asdict(checkpoint))
-
-    def reset(self, units: Sequence[Unit]) -> None:
-        """Undo units; what stands for something first, and for good, so that nothing stands for something gone."""
-        for unit in units:
-            self.receipt_path(unit).unlink(missing_ok=True)
-            self.remove_checkpoint(unit)
-        if units:
-            sync_directory(self.units)
-        for unit in units:
-            self.rejects_path(unit).unlink(missing_ok=True)
-            self.remove_chunks(unit, 0)
-            for path in self.temporary.glob(f"{unit.name}-*"):
-                path.unlink()
-
-    def remove_chunks(self, unit: Unit, first: int) -> None:
-        """Remove the unit's chunks from number `first` on: they were not committed."""
-        while True:
-            paths = [self.chunks / f"{chunk_name(unit, first)}{s}" for s in CHUNK_SUFFIXES]
-            found = [p for p in paths if p.exists()]
-            for path in found:
-                path.unlink()
-            if not found:
-                return
-            first += 1
-
-    def chunk_paths(self, chunk: ChunkEntry) -> list[Path]:
-        suffixes = CHUNK_SUFFIXES if chunk.ids_xxh3 else CHUNK_SUFFIXES[:2]
-        return [self.chunks / f"{chunk.name}{s}" for s in suffixes]
-
-    def has_chunk(self, chunk: ChunkEntry, seq_len: int, dtype: np.dtype[Any]) -> bool:
-        """Whether a chunk's files are there and have the right size: a cheap look, not a verification."""
-        sizes = [
-            len(npy_header(dtype, (chunk.rows, seq_len))) + chunk.rows * seq_len * dtype.itemsize,
-            len(npy_header(SIDECAR_DTYPE, (chunk.documents,))) + chunk.documents * SIDECAR_DTYPE.itemsize,
-        ]
-        paths = self.chunk_paths(chunk)
-        there = all(p.exists() for p in paths)
-        # Of the ids the size is not known.
-        return there and all(p.stat().st_size == s for p, s in zip(paths, sizes, strict=False))
-
-    def has_partial(self, unit: Unit, number: int, partial: Partial, dtype: np.dtype[Any]) -> bool:
-        """Whether an incomplete chunk is there, as far as it was counted.
-
-        A run that died after it had completed and moved the chunk, but before the next checkpoint, left it in chunks/.
-        """
-        counts = ((partial.tokens, dtype), (partial.documents, SIDECAR_DTYPE))
-        sizes = [len(npy_header(kind, (0,))) + n * kind.itemsize if n else 0 for n, kind in counts]
-        sizes.append(partial.ids_bytes)
-        for suffix, size in zip(CHUNK_SUFFIXES, sizes, strict=True):
-            path = self.temporary / f"{chunk_name(unit, number)}{suffix}"
-            moved = self.chunks / path.name
-            if size and not path.exists() and moved.exists():
-                moved.rename(path)
-            if size and not (path.exists() and path.stat().st_size >= size):
-                return False
-        return True
-
-    def has_rejects(self, unit: Unit, size: int) -> bool:
-        """Whether the unit's rejects are there, as many bytes as were counted."""
-        path = self.rejects_path(unit)
-        return size == 0 or (path.exists() and path.stat().st_size >= size)
-
-    def rejects_checksum(self, unit: Unit) -> str | None:
-        """XXH3-128 of the unit's rejects, None if there are none."""
-        path = self.rejects_path(unit)
-        if not path.exists() or path.stat().st_size == 0:
-            return None
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+        """The plan is in place before any unit: without it, units belong to no job."""
+        if self._names_in(layout.UNITS):
+            missing = self.storage.describe(layout.PLAN if self.has(layout.JOB) else layout.JOB)
+            raise OutputError(f"{missing} is missing, but there are units: start over with --overwrite")

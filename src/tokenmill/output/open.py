@@ -1,0 +1,149 @@
+"""A finished output, opened: typed, and nothing of it read before it is asked for.
+
+What `tokenmill.open`, `show`, `stats` and `verify` look at is this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenmill.errors import InputError, OutputError, TokenizerError
+from tokenmill.output import layout
+from tokenmill.output.plan_file import Plan
+from tokenmill.output.receipts import Receipts
+from tokenmill.output.schema import Catalog, RowIndex, StoredJob, Summary, decode
+from tokenmill.output.store import Store
+from tokenmill.records import SIDECAR_DTYPE, Sidecar, TokenIds
+from tokenmill.storage.base import Reading, Storage
+from tokenmill.storage.local import LocalStorage
+from tokenmill.write.npy import map_array
+
+T = TypeVar("T")
+
+
+class Output:
+    """An output directory; raises OutputError where it cannot be read."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.store = Store(storage)
+
+    # job and plan
+
+    @cached_property
+    def job(self) -> StoredJob:
+        job = self.store.read_job()
+        if job is None or not self.store.has(layout.PLAN):
+            raise InputError(
+                f"{self.storage.describe()} is not a tokenmill output: it has no {layout.JOB} and {layout.PLAN}"
+            )
+        return job
+
+    @cached_property
+    def plan(self) -> Plan:
+        plan = self.store.read_plan()
+        assert plan is not None  # which `job` has looked at
+        return plan
+
+    @cached_property
+    def receipts(self) -> Receipts:
+        return Receipts(self.storage, self.job.options.seq_len, self.dtype)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.job.tokenizer.dtype).newbyteorder("<")
+
+    def tokenizer(self) -> bytes:
+        try:
+            return self.storage.read(layout.TOKENIZER)
+        except OSError as error:
+            where, way_out = self.storage.describe(layout.TOKENIZER), f"Remove {layout.MANIFEST} and run the job again"
+            raise TokenizerError(f"{where} cannot be read: {error.strerror}. {way_out}") from error
+
+    # manifest
+
+    @property
+    def is_complete(self) -> bool:
+        return self.store.has(layout.MANIFEST)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """How the job ended."""
+        return self._read_manifest(Summary)
+
+    @cached_property
+    def row_index(self) -> RowIndex:
+        """What it takes to find a row."""
+        return self._read_manifest(RowIndex)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """What it takes to tell where each document came from."""
+        return self._read_manifest(Catalog)
+
+    def _read_manifest(self, kind: type[T]) -> T:
+        where = self.storage.describe(layout.MANIFEST)
+        try:
+            return decode(self.storage.map(layout.MANIFEST), kind)
+        except FileNotFoundError:
+            unfinished = self.store.has(layout.JOB)
+            problem = "The job there is not complete: run it again to continue" if unfinished else ""
+            raise OutputError(f"{where} does not exist. {problem or 'Is this a tokenmill output?'}") from None
+        except (OSError, ValueError) as error:
+            way_out = "Remove it and run the same command again, or start over with --overwrite"
+            raise OutputError(f"{where} cannot be read: {error}. {way_out}") from error
+
+    # chunks
+
+    def rows(self, chunk: str) -> TokenIds:
+        """The rows of a chunk, mapped."""
+        found: TokenIds = self._map(layout.chunk_file(chunk, layout.ROWS))
+        return found
+
+    def sidecar(self, chunk: str) -> Sidecar:
+        """Where documents end in a chunk and which records they are, mapped."""
+        found = self._map(layout.chunk_file(chunk, layout.DOCUMENTS))
+        if found.dtype != SIDECAR_DTYPE:
+            raise OutputError(f"{self.storage.describe(layout.chunk_file(chunk, layout.DOCUMENTS))} is not a sidecar")
+        return found
+
+    def _map(self, name: str) -> npt.NDArray[Any]:
+        try:
+            return map_array(self.storage.map(name))
+        except (OSError, ValueError) as error:
+            raise OutputError(f"{self.storage.describe(name)} cannot be read: {error}") from error
+
+    def documents(self, chunks: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, TokenIds]]:
+        """File, record and tokens of the documents of one unit, put together across its chunks (name, tokens)."""
+        carry: list[TokenIds] = []
+        for name, count in chunks:
+            tokens = self.rows(name).ravel()[:count]
+            start = 0
+            for end, record, file in self.sidecar(name).tolist():
+                yield file, record, np.concatenate([*carry, tokens[start:end]]) if carry else tokens[start:end]
+                carry, start = [], end
+            if start < len(tokens):
+                carry.append(tokens[start:])
+
+
+def output_storage(path: Path) -> LocalStorage:
+    """An output directory as a storage, drafts included."""
+    return LocalStorage(path, path / layout.DRAFTS)
+
+
+def open_output(path: str | Path) -> Output:
+    return Output(output_storage(Path(path)))
+
+
+def last_inputs(storage: Reading) -> bytes | None:
+    """Where the inputs were when the job ran last, if that is known."""
+    try:
+        return storage.read(layout.INPUTS)
+    except OSError:
+        return None

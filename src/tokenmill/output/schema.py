@@ -1,0 +1,328 @@
+"""What the JSON of an output says: the only module that knows a key of it.
+
+Every file is one type here. Files are written as ASCII with escapes: any file name can be written, none can play tricks
+on a terminal. Reading is strict: what no run of tokenmill writes is not accepted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+import xxhash
+
+from tokenmill.records import EMPTY, ChunkEntry, Count, InputFile, Ledger, Partial
+
+FORMAT_VERSION: Literal[1] = 1
+
+T = TypeVar("T")
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file, or an object in one, that has exactly these keys."""
+
+
+# job.json
+
+
+class StoredOptions(Stored, frozen=True, kw_only=True):
+    """The options that change a byte of the output, resolved."""
+
+    text_field: str
+    id_field: str | None
+    special_tokens_in_text: Literal["plain", "match", "reject"]
+    eos_token: str | None
+    bos_token: str | None
+    seq_len: Positive
+    sequences_per_chunk: Positive
+    tail: Literal["pad", "drop"]
+    max_document_bytes: Positive
+
+
+class StoredTokenizer(Stored, frozen=True, kw_only=True):
+    name: str
+    sha256: str
+    vocab_size: Positive
+    eos_id: Count | None
+    bos_id: Count | None
+    pad_id: Count
+    dtype: Literal["uint16", "uint32"]
+
+
+class StoredJob(Stored, frozen=True, kw_only=True):
+    """Nothing in it tells the machine, the folder or the time."""
+
+    format_version: Literal[1] = FORMAT_VERSION
+    options: StoredOptions
+    tokenizer: StoredTokenizer
+
+
+# units/
+
+
+class Receipt(Stored, frozen=True, kw_only=True):
+    """Proof that a unit is committed."""
+
+    unit: Count
+    ledger: Ledger
+    chunks: tuple[ChunkEntry, ...]
+    lines: tuple[Count, ...]
+    """Per part: how many lines or rows it holds, so that record numbers can be made absolute."""
+    rejects_bytes: Count
+    rejects_xxh3: str | None
+    """XXH3-128 of the unit's list of rejects, None if it rejected nothing."""
+    missing: dict[Count, str]
+    """Input files that could not be read, and why: the unit is run again when the job is."""
+
+
+class Checkpoint(Stored, frozen=True, kw_only=True):
+    """An interrupted unit: its whole chunks, and where to read on.
+
+    Reading goes on at the block in which the last chunk was completed; `skip` is how many tokens of what comes from
+    there are in chunks already. Encoding them again is cheaper, and simpler to trust, than keeping them.
+    """
+
+    part: Count
+    offset: Count | None
+    skip: Count
+    ledger: Ledger
+    chunks: tuple[ChunkEntry, ...]
+    lines: tuple[Count, ...]
+    rejects_bytes: Count
+    missing: dict[Count, str]
+    partial: Partial = EMPTY
+    """What there is of the next chunk already, as drafts."""
+
+
+class StoredReject(Stored, frozen=True, kw_only=True):
+    """A line of a unit's list of rejects; `record` counts from 0 at the start of the part."""
+
+    part: Count
+    record: Count
+    offset: Count
+    reason: str
+    detail: str
+    records: Count
+    head: str
+
+
+# rejects.jsonl
+
+
+class LineReject(Stored, frozen=True, kw_only=True):
+    """A reject as users see it, of a file that has lines."""
+
+    file: str
+    line: Count | None
+    offset: Count
+    reason: str
+    detail: str
+    records: Count
+    head: str
+
+
+class RowReject(Stored, frozen=True, kw_only=True):
+    """A reject as users see it, of a file that has rows."""
+
+    file: str
+    row: Count | None
+    offset: None = None
+    reason: str
+    detail: str
+    records: Count
+    head: str
+
+
+# manifest.json
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of a manifest: how a job ended."""
+
+    run_id: str
+    ledger: Ledger
+    missing: dict[str, str]
+
+
+class PartEntry(Stored, frozen=True, kw_only=True):
+    """`first_record`: the number of its first line or row in the file, from 1; None if nobody knows."""
+
+    file: Count
+    start: Count
+    end: Count | None
+    first_record: Count | None
+    lines: Count
+
+
+class UnitEntry(Stored, frozen=True, kw_only=True):
+    unit: Count
+    parts: tuple[PartEntry, ...]
+
+
+class SkippedEntry(Stored, frozen=True, kw_only=True):
+    name: str
+    why: str
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    seq_len: int
+
+
+class _Dtype(msgspec.Struct, frozen=True):
+    dtype: str
+
+
+class ChunkRows(msgspec.Struct, gc=False, frozen=True):
+    name: str
+    rows: int
+
+
+class RowIndex(msgspec.Struct, frozen=True):
+    """As much of a manifest as it takes to find a row."""
+
+    options: _Rows
+    tokenizer: _Dtype
+    chunks: list[ChunkRows]
+
+
+class InputName(msgspec.Struct, gc=False, frozen=True):
+    name: str
+
+
+class ChunkOfUnit(msgspec.Struct, gc=False, frozen=True):
+    unit: int
+    name: str
+    rows: int
+    tokens: int
+    documents: int
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """As much of a manifest as it takes to tell where each document came from."""
+
+    inputs: list[InputName]
+    units: list[UnitEntry]
+    chunks: list[ChunkOfUnit]
+
+
+_LISTS_END_WITH = ' "left_out": [\n'
+
+
+def manifest_pieces(
+    summary: Summary,
+    job: StoredJob,
+    *,
+    inputs: Iterable[InputFile],
+    units: Iterable[UnitEntry],
+    chunks: Iterable[tuple[int, ChunkEntry]],
+    skipped: Iterable[SkippedEntry],
+) -> Iterator[str]:
+    """The manifest in pieces, a line for each file, unit and chunk: there may be a million of them.
+
+    What was skipped comes last: all before it follows from job, plan and receipts alone. The very end is the XXH3-128
+    of all that stands before it.
+    """
+    head = {**to_builtins(summary), **to_builtins(job)}
+    lists: dict[str, Iterator[Any]] = {
+        "inputs": map(to_builtins, inputs),
+        "units": map(to_builtins, units),
+        "chunks": ({"unit": unit, **to_builtins(chunk)} for unit, chunk in chunks),
+        "left_out": map(to_builtins, skipped),
+    }
+    state = xxhash.xxh3_128()
+    for piece in _pieces(head, lists):
+        state.update(piece.encode())
+        yield piece
+    yield _checksum_end(state.hexdigest())
+
+
+def _pieces(head: dict[str, Any], lists: dict[str, Iterator[Any]]) -> Iterator[str]:
+    yield json.dumps(head, indent=1, sort_keys=True).removesuffix("\n}")
+    for name, entries in lists.items():
+        yield f',\n "{name}": ['
+        separator = "\n  "
+        for entry in entries:
+            yield separator + json.dumps(entry)
+            separator = ",\n  "
+        yield "\n ]"
+
+
+def is_end_of_derived_lines(line: str) -> bool:
+    """Whether everything behind this line of a manifest is known to nothing else."""
+    return line == _LISTS_END_WITH
+
+
+def has_checksum(manifest: memoryview) -> bool:
+    """Whether a manifest ends with the XXH3-128 of all that stands before it."""
+    end = len(_checksum_end("0" * 32))
+    with manifest[:-end] as before:
+        digest = xxhash.xxh3_128_hexdigest(before)
+    return bytes(manifest[-end:]) == _checksum_end(digest).encode()
+
+
+def _checksum_end(digest: str) -> str:
+    return f',\n "xxh3": "{digest}"\n}}\n'
+
+
+# writing and reading
+
+
+def to_builtins(value: object) -> Any:
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def to_text(value: object) -> str:
+    """A whole file."""
+    return json.dumps(to_builtins(value), indent=1, sort_keys=True) + "\n"
+
+
+def to_line(value: object, *, sort_keys: bool = False) -> str:
+    """A line of a file that has an object per line."""
+    return json.dumps(to_builtins(value), sort_keys=sort_keys) + "\n"
+
+
+def decode(data: bytes | memoryview, kind: type[T]) -> T:
+    """As much of a JSON text as this type has fields for. Raises ValueError for what it cannot be."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # A file name that is not Unicode is written as lone surrogates, which only Python's own decoder takes.
+        return msgspec.convert(json.loads(bytes(data)), kind, str_keys=True)
+
+
+def decode_exactly(data: bytes, kind: type[T]) -> T:
+    """A JSON text that says what this type says, no less and no more."""
+    found = decode(data, kind)
+    if json.loads(to_text(found)) != json.loads(data):
+        raise ValueError("it is not what tokenmill writes")
+    return found
+
+
+def format_version(data: bytes) -> object:
+    """Of a job.json that this program may not be able to read otherwise; None if it tells none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found.get("format_version") if isinstance(found, dict) else None
+
+
+def describes_a_job(data: bytes) -> bool:
+    """Whether this is the job.json of some output of tokenmill."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= {"format_version", "options", "tokenizer"}
+
+
+def run_id_of(job: StoredJob, plan_digest: str) -> str:
+    """The run id. Two jobs with the same id have the same output."""
+    described = json.dumps(to_builtins(job), sort_keys=True)
+    return hashlib.sha256(f"{described}\n{plan_digest}".encode()).hexdigest()
