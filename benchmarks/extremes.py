@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenmill.benchmark.corpus import Generator
+from tokenmill.benchmark.generate import Generator
 from tokenmill.benchmark.runs import measure, python
 from tokenmill.config import parse_size
 from tokenmill.messages import aligned, size

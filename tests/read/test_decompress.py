@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import bz2
-import gzip
-import io
-import lzma
 import random
 import struct
 import zlib
-from collections.abc import Callable
 from functools import cache
 
 import pytest
 from backports import zstd
 
+from tests.support.compression import COMPRESS
 from tests.support.fuzzing import decompress_plainly
 from tests.support.fuzzing import read_pieces as read
+from tests.support.sources import opened
 from tokenmill.read import decompress
 from tokenmill.read.decompress import INPUT_BYTES, OUTPUT_BYTES, pieces
 from tokenmill.records import Codec, Reason
 
-COMPRESS: dict[Codec, Callable[[bytes], bytes]] = {
-    Codec.GZIP: gzip.compress,
-    # With a checksum, as the zstd program writes it: without one, damage goes unseen by any reader.
-    Codec.ZSTD: lambda data: zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}),
-    Codec.BZIP2: lambda data: bz2.compress(data, 1),
-    Codec.XZ: lzma.compress,
-}
 CODECS = pytest.mark.parametrize("codec", list(COMPRESS))
 # Some megabytes that compress, but not to nothing: breaks can fall anywhere.
 DATA = b"".join(b"%d %x\n" % (n, random.Random(n).getrandbits(64)) for n in range(60_000))
@@ -41,7 +32,7 @@ def compressed(codec: Codec) -> bytes:
 
 @CODECS
 def test_a_whole_file_is_read_in_bounded_pieces(codec: Codec) -> None:
-    found = list(pieces(io.BytesIO(compressed(codec)), codec))
+    found = list(pieces(opened(compressed(codec)), codec))
     assert b"".join(found) == DATA
     assert max(map(len, found)) <= OUTPUT_BYTES
 
@@ -184,7 +175,7 @@ def test_a_bomb_expands_in_bounded_pieces(codec: Codec) -> None:
     bomb = COMPRESS[codec](b"\0" * (64 << 20))
     assert len(bomb) < 100_000
     sizes = []
-    for piece in pieces(io.BytesIO(bomb), codec):
+    for piece in pieces(opened(bomb), codec):
         assert not piece.strip(b"\0")
         sizes.append(len(piece))
     assert sum(sizes) == 64 << 20

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conftest import jsonl, texts
-from tokenmill.config import Config
+from tests.support.sources import opened, parse_found
+from tokenmill.config import ReadOptions
 from tokenmill.read.jsonl import JsonlParser, JsonlReader
-from tokenmill.read.lines import cut_lines
-from tokenmill.records import Block, Codec, Documents, Part, Reason
+from tokenmill.read.lines import Break, cut_lines
+from tokenmill.records import Codec, Documents, Part, Reason
 
 LIMIT = 1 << 20
 
 
 def parse(data: bytes, *, text: str = "text", id_field: str | None = None, limit: int = LIMIT) -> Documents:
-    return JsonlParser(text, id_field, limit)(Block(offset=0, data=data, consumed=0))
+    return JsonlParser(text, id_field, limit).parse(data, 0)
 
 
 def test_a_block_of_good_lines_gives_texts_and_line_numbers() -> None:
@@ -86,7 +86,7 @@ def test_a_line_that_python_accepts_is_accepted(line: bytes) -> None:
     assert parse(line).texts == ["a"]
 
 
-def test_blank_lines_are_no_records_but_count_as_lines() -> None:
+def test_blank_lines_are_not_records_but_count_as_lines() -> None:
     found = parse(b"\n" + texts("a") + b"  \r\n\n" + texts("b"))
     assert found.texts == ["a", "b"]
     assert list(found.numbers) == [1, 4]
@@ -128,17 +128,17 @@ def test_dotted_paths_reach_nested_fields() -> None:
     ],
 )
 def test_ids_are_kept_as_json(field: str, record: dict[str, object], expected: bytes) -> None:
-    assert parse(jsonl(record), id_field=field).ids == [expected]
+    assert parse(jsonl(record), id_field=field).document_ids == [expected]
 
 
 def test_an_id_is_always_json() -> None:
     data = b'{"text": "a", "id": "\xff"}\n{"text": "b", "id": NaN}\n{"text": "c", "id": "\\ud800"}\n'
-    assert parse(data, id_field="id").ids == ['"\ufffd"'.encode(), b"null", b'"\\ud800"']
+    assert parse(data, id_field="id").document_ids == ['"\ufffd"'.encode(), b"null", b'"\\ud800"']
 
 
 def test_text_and_id_may_lie_in_the_same_nested_object() -> None:
     found = parse(jsonl({"d": {"t": "a", "i": 1}}, {"d": {"t": "b"}}), text="d.t", id_field="d.i")
-    assert (found.texts, found.ids) == (["a", "b"], [b"1", b"null"])
+    assert (found.texts, found.document_ids) == (["a", "b"], [b"1", b"null"])
 
 
 LINES = st.one_of(
@@ -173,14 +173,15 @@ LINES = st.one_of(
 @given(st.lists(LINES, max_size=6), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
 @example([b'{"text":', b'"a"} {"text":"b"}'], b"\n", True)
 @example([b'{"a":{}', b"{}}"], b"\n", False)
+@example([b'{"text":"a"} {"text":"b"}', b""], b"\n", True)
 def test_the_fast_path_gives_exactly_what_line_by_line_gives(lines: list[bytes], newline: bytes, ended: bool) -> None:
     """And that is, line by line, at least what Python's own decoder takes."""
     data = newline.join(lines) + (newline if ended else b"")
     if not data:
         return
     parser = JsonlParser("text", "id", LIMIT)
-    fast, slow = parser(Block(offset=5, data=data, consumed=0)), parser.parse_lines(data, 5)
-    assert (fast.texts, list(fast.numbers), fast.ids) == (slow.texts, list(slow.numbers), slow.ids)
+    fast, slow = parser.parse(data, 5), parser.parse_lines(data, 5)
+    assert (fast.texts, list(fast.numbers), fast.document_ids) == (slow.texts, list(slow.numbers), slow.document_ids)
     assert (fast.records, fast.lines, fast.empty, fast.rejects) == (slow.records, slow.lines, slow.empty, slow.rejects)
     assert fast.records == len(fast.texts) + fast.empty + len(fast.rejects)
     found = dict(zip(fast.numbers, fast.texts, strict=True))
@@ -229,8 +230,8 @@ def outcome(pieces: list[bytes], limit: int) -> list[object]:
     parser = JsonlParser("text", None, limit)
     found: list[object] = []
     line = 0
-    for block in cut_lines([p for p in pieces if p], 0, limit):
-        documents = parser(block)
+    for stretch in cut_lines([p for p in pieces if p], 0, limit):
+        documents = parse_found(parser, stretch)
         found += [(line + n, t) for n, t in zip(documents.numbers, documents.texts, strict=True)]
         found += [(line + r.record, r.offset, r.reason, r.detail, r.head) for r in documents.rejects]
         line += documents.lines
@@ -242,60 +243,53 @@ def test_blocks_of_lines_hold_every_byte_once_however_it_arrives(data: bytes, cu
     points = [0, *sorted(c for c in cuts if c < len(data)), len(data)]
     pieces = [data[a:b] for a, b in pairwise(points) if b > a]
     position = 3 if data.startswith(b"\xef\xbb\xbf") and (pieces and pieces[0].startswith(b"\xef\xbb\xbf")) else 0
-    for block in cut_lines(pieces, 0, limit):
-        assert block.offset == position
-        if block.broken:
+    for found in cut_lines(pieces, 0, limit):
+        assert found.offset == position
+        if isinstance(found, Break):
             end = data.find(b"\n", position) + 1 or len(data)
             assert end - position > limit
-            assert block.broken.reason is Reason.TOO_LARGE
+            assert found.reject.reason is Reason.TOO_LARGE
             position = end
         else:
-            assert data[position : position + len(block.data)] == block.data
-            position += len(block.data)
-            assert position == len(data) or block.data.endswith(b"\n")
+            assert data[position : position + len(found.data)] == found.data
+            position += len(found.data)
+            assert position == len(data) or bytes(found.data).endswith(b"\n")
     assert position == len(data)
 
 
-def read_part(path: Path, part: Part, offset: int | None = None) -> list[str]:
-    config = Config(inputs=("in",), output=Path("out"), max_document_bytes=LIMIT)
-    reader = JsonlReader(path, Codec.PLAIN, part, config)
-    return [t for block in reader.blocks(offset) for t in reader.parse(block).texts]
+def read_part(data: bytes, part: Part, offset: int | None = None) -> list[str]:
+    reader = JsonlReader(opened(data), Codec.PLAIN, part, ReadOptions(max_document_bytes=LIMIT))
+    return [t for block in reader.blocks(offset) for t in block.parse().texts]
 
 
-def test_byte_ranges_that_cover_a_file_give_each_line_once(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_byte_ranges_that_cover_a_file_give_each_line_once() -> None:
     values = ["a", "bb", "", "c" * 30, "d", "ee" * 9, "f"]
-    path.write_bytes(texts(*values).rstrip(b"\n"))
-    size = path.stat().st_size
+    data = texts(*values).rstrip(b"\n")
+    size = len(data)
     for first in range(size + 1):
         for second in range(first, size + 1, 3):
             parts = [Part(0, 0, first), Part(0, first, second), Part(0, second, size)]
-            assert [t for p in parts for t in read_part(path, p)] == [v for v in values if v]
+            assert [t for p in parts for t in read_part(data, p)] == [v for v in values if v]
 
 
-def test_reading_goes_on_at_the_offset_of_a_block(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(texts("a", "b", "c"))
-    assert read_part(path, Part(0), len(texts("a"))) == ["b", "c"]
+def test_reading_goes_on_at_the_offset_of_a_block() -> None:
+    assert read_part(texts("a", "b", "c"), Part(0), len(texts("a"))) == ["b", "c"]
 
 
 def test_a_line_over_the_limit_costs_no_more_memory_than_the_limit() -> None:
     pieces = (b"x" * 100_000 for _ in range(200))
     tracemalloc.start()
-    (block,) = cut_lines(pieces, 0, 5_000_000)
+    (found,) = cut_lines(pieces, 0, 5_000_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert block.broken is not None
+    assert isinstance(found, Break)
     assert peak < 6_000_000
 
 
-def test_a_line_over_the_limit_is_rejected_and_counted_as_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(texts("a") + texts("x" * (3 * LIMIT)) + texts("b"))
-    config = Config(inputs=("in",), output=Path("out"), max_document_bytes=LIMIT)
-    reader = JsonlReader(path, Codec.PLAIN, Part(0), config)
-    blocks = list(reader.blocks(None))
-    found = [reader.parse(b) for b in blocks]
+def test_a_line_over_the_limit_is_rejected_and_counted_as_a_line() -> None:
+    data = texts("a") + texts("x" * (3 * LIMIT)) + texts("b")
+    reader = JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(max_document_bytes=LIMIT))
+    found = [block.parse() for block in reader.blocks(None)]
     assert [t for f in found for t in f.texts] == ["a", "b"]
     (reject,) = [r for f in found for r in f.rejects]
     assert (reject.reason, reject.offset) == (Reason.TOO_LARGE, len(texts("a")))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from backports import zstd
 
 from tests.conftest import texts
-from tokenmill.config import Config
+from tests.support.sources import opened, parse_found
+from tokenmill.config import ReadOptions
 from tokenmill.read import lines
 from tokenmill.read.decompress import BrokenStreamError
-from tokenmill.read.jsonl import JsonlParser, JsonlReader
-from tokenmill.read.lines import cut_lines, line_start, lines_in_range, skip_bytes
-from tokenmill.read.ring import BUFFER_BYTES, Ring
-from tokenmill.records import Block, Codec, Documents, Part, Reason
+from tokenmill.read.jsonl import JsonlParser, JsonlReader, LinesBlock
+from tokenmill.read.lines import Break, Lines, cut_lines, line_start, lines_in_range, skip_bytes
+from tokenmill.read.ring import Ring
+from tokenmill.records import Codec, Documents, Part, Reason
 
 BLOCK, BUFFER = 16, 32
 
@@ -31,9 +30,19 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tokenmill.read.ring.BUFFER_BYTES", BUFFER)
 
 
-def reader_of(path: Path, part: Part, ring: Ring | None, limit: int = 1000) -> JsonlReader:
-    config = Config(inputs=("in",), output=Path("out"), max_document_bytes=limit)
-    return JsonlReader(path, Codec.PLAIN, part, config, ring)
+def lent_lines(data: bytes, ring: Ring) -> Iterator[Lines]:
+    """The lines of a file, in buffers of the ring where they fit."""
+    reader = JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(max_document_bytes=1000), ring)
+    for block in reader.blocks(None):
+        assert isinstance(block, LinesBlock)
+        assert (block.offset, block.consumed) == (block.lines.offset, block.lines.consumed)
+        yield block.lines
+
+
+def lines_of(found: Lines | Break) -> tuple[int, bytes]:
+    """Where lines begin, and what they are."""
+    assert isinstance(found, Lines)
+    return found.offset, bytes(found.data)
 
 
 # Where parts begin and end
@@ -41,14 +50,14 @@ def reader_of(path: Path, part: Part, ring: Ring | None, limit: int = 1000) -> J
 
 @pytest.mark.parametrize(("start", "first"), [(0, 0), (1, 3), (2, 3), (3, 3), (4, 6), (6, 6), (7, 7), (99, 98)])
 def test_a_line_belongs_to_the_part_that_its_first_byte_lies_in(start: int, first: int) -> None:
-    assert line_start(io.BytesIO(b"ab\ncd\ne"), Part(0, start)) == first
+    assert line_start(opened(b"ab\ncd\ne"), Part(0, start)) == first
 
 
 @pytest.mark.usefixtures("small")
 def test_the_first_line_of_a_part_may_begin_blocks_behind_its_start() -> None:
     data = b"x" * 50 + b"\nrest"
-    assert line_start(io.BytesIO(data), Part(0, 5)) == 51
-    assert line_start(io.BytesIO(data[:50]), Part(0, 5)) == 50
+    assert line_start(opened(data), Part(0, 5)) == 51
+    assert line_start(opened(data[:50]), Part(0, 5)) == 50
 
 
 @pytest.mark.usefixtures("small")
@@ -68,7 +77,14 @@ def test_the_first_line_of_a_part_may_begin_blocks_behind_its_start() -> None:
 )
 def test_the_lines_of_a_range_end_behind_the_line_that_begins_in_it(end: int | None, wanted: bytes) -> None:
     data = b"ab\ncd\n" + b"x" * 40 + b"\nend"
-    assert b"".join(lines_in_range(io.BytesIO(data), 0, end)) == wanted
+    assert b"".join(lines_in_range(opened(data), 0, end)) == wanted
+    assert b"".join(lines_in_range(opened(data), 3, end)) == wanted[3:]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_range_may_end_with_a_line_whose_end_begins_a_block() -> None:
+    data = b"x" * BLOCK + b"\n" + b"another\n" * BLOCK
+    assert b"".join(lines_in_range(opened(data), 0, BLOCK + 1)) == data[: BLOCK + 1]
 
 
 def test_pieces_are_passed_over_up_to_a_byte() -> None:
@@ -89,66 +105,36 @@ def test_pieces_are_passed_over_up_to_a_byte() -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "with a mark"])
-def test_a_buffer_that_comes_back_and_is_filled_with_other_lines_changes_none(tmp_path: Path, bom: bytes) -> None:
+def test_a_buffer_that_comes_back_and_is_filled_with_other_lines_changes_none(bom: bytes) -> None:
     """As the threads of an engine do it: one gives a buffer back while the next line is not read yet."""
-    path = tmp_path / "a.jsonl"
     data = b"".join(b"line %d\n" % n for n in range(40))
-    path.write_bytes(bom + data)
     ring = Ring()
     found = b""
-    for block in reader_of(path, Part(0), ring).blocks(None):
-        assert block.offset == len(bom) + len(found)
-        assert block.consumed == len(block.data)
-        found += bytes(block.data)
-        assert block.release is not None
-        block.release()
+    for lent in lent_lines(bom + data, ring):
+        assert lent.offset == len(bom) + len(found)
+        assert lent.consumed == len(lent.data)
+        found += bytes(lent.data)
+        assert lent.release is not None
+        lent.release()
         view, _ = ring.lend()
         view[:] = b"?" * len(view)
     assert found == data
 
 
 @pytest.mark.usefixtures("small")
-def test_a_line_longer_than_a_buffer_is_read_in_the_ordinary_way_and_so_is_what_follows(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_line_longer_than_a_buffer_is_read_in_the_ordinary_way_and_so_is_what_follows() -> None:
     data = b"one\n" + b"x" * (BUFFER + 1) + b"\ntwo\n"
-    path.write_bytes(data)
-    blocks = [(b.offset, bytes(b.data)) for b in reader_of(path, Part(0), Ring()).blocks(None)]
+    blocks = [lines_of(lent) for lent in lent_lines(data, Ring())]
     assert b"".join(d for _, d in blocks) == data
     assert blocks[0] == (0, b"one\n")
     assert blocks[1][0] == 4
 
 
 @pytest.mark.usefixtures("small")
-def test_a_line_that_just_fits_a_buffer_is_lent(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"x" * (BUFFER - 1) + b"\ny\n")
-    first, second = reader_of(path, Part(0), Ring()).blocks(None)
+def test_a_line_that_just_fits_a_buffer_is_lent() -> None:
+    first, second = lent_lines(b"x" * (BUFFER - 1) + b"\ny\n", Ring())
     assert isinstance(first.data, memoryview)
     assert (bytes(first.data), bytes(second.data)) == (b"x" * (BUFFER - 1) + b"\n", b"y\n")
-
-
-def test_a_ring_gives_a_buffer_again_once_it_is_back_and_another_before() -> None:
-    ring = Ring()
-    one, give_back = ring.lend()
-    other, _ = ring.lend()
-    assert one.obj is not other.obj
-    assert len(one) == BUFFER_BYTES
-    give_back()
-    assert ring.lend()[0].obj is one.obj
-
-
-def test_a_ring_joins_pieces_and_keeps_no_buffer_that_was_made_for_a_long_line() -> None:
-    ring = Ring()
-    view, give_back = ring.join([b"ab", b"", b"c"])
-    assert bytes(view) == b"abc"
-    assert len(view.obj) == BUFFER_BYTES  # type: ignore[arg-type]
-    give_back()
-    long = b"x" * (BUFFER_BYTES + 1)
-    large, give_large_back = ring.join([long])
-    assert bytes(large) == long
-    give_large_back()
-    assert ring.lend()[0].obj is view.obj
-    assert len(ring.join([b"x" * BUFFER_BYTES])[0].obj) == BUFFER_BYTES  # type: ignore[arg-type]
 
 
 # A record of the largest size, and one of a byte more
@@ -172,16 +158,15 @@ CODECS: dict[Codec, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("ended", [True, False], ids=["ended", "not ended"])
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "with others"])
 def test_a_line_of_exactly_the_largest_size_is_a_document_and_a_byte_more_a_reject(
-    tmp_path: Path, lent: bool, codec: Codec, ended: bool, alone: bool
+    lent: bool, codec: Codec, ended: bool, alone: bool
 ) -> None:
     before = b"" if alone else texts("a", "b")
-    config = Config(inputs=("in",), output=Path("out"), max_document_bytes=LIMIT)
-    path = tmp_path / "a.jsonl"
+    options = ReadOptions(max_document_bytes=LIMIT)
 
     def read(line: bytes) -> Iterator[Documents]:
-        path.write_bytes(CODECS[codec](before + line + (b"\n" if ended else b"")))
-        reader = JsonlReader(path, codec, Part(0), config, Ring() if lent else None)
-        return (reader.parse(block) for block in reader.blocks(None))
+        source = opened(CODECS[codec](before + line + (b"\n" if ended else b"")))
+        reader = JsonlReader(source, codec, Part(0), options, Ring() if lent else None)
+        return (block.parse() for block in reader.blocks(None))
 
     found = list(read(LARGEST))
     assert [len(t) for d in found for t in d.texts][-1:] == [LIMIT - len('{"text": ""}')]
@@ -198,11 +183,11 @@ def test_a_line_of_exactly_the_largest_size_is_a_document_and_a_byte_more_a_reje
 def test_the_size_of_a_line_counts_on_the_fast_path_and_line_by_line() -> None:
     parser = JsonlParser("text", None, LIMIT)
     for line, rejected in ((LARGEST, 0), (LARGER, 1)):
-        fast = parser(Block(offset=0, data=line, consumed=0))
+        fast = parser.parse(line, 0)
         slow = parser.parse_lines(line + b"\n", 0)
         assert (len(fast.rejects), len(slow.rejects)) == (rejected, rejected)
         assert (len(fast.texts), len(slow.texts)) == (1 - rejected, 1 - rejected)
-    assert parser(Block(offset=0, data=LARGEST, consumed=0)).numbers == range(1)  # which only the fast path gives
+    assert parser.parse(LARGEST, 0).numbers == range(1)  # which only the fast path gives
 
 
 @pytest.mark.parametrize("size", [1, 7, LIMIT, LIMIT + 1, 500])
@@ -210,16 +195,16 @@ def test_a_line_is_as_large_however_it_arrives(size: int) -> None:
     parser = JsonlParser("text", None, LIMIT)
     for line, rejected in ((LARGEST, 0), (LARGER, 1)):
         data = line + b"\n"
-        blocks = cut_lines([data[i : i + size] for i in range(0, len(data), size)], 0, LIMIT)
-        assert [len(d.rejects) for d in map(parser, blocks)] == [rejected]
+        found = cut_lines([data[i : i + size] for i in range(0, len(data), size)], 0, LIMIT)
+        assert [len(parse_found(parser, f).rejects) for f in found] == [rejected]
 
 
 def test_a_line_that_may_still_be_of_the_largest_size_is_held() -> None:
     (held,) = cut_lines([LARGEST], 0, LIMIT)
     (over,) = cut_lines([LARGER], 0, LIMIT)
-    assert (held.data, held.broken) == (LARGEST, None)
-    assert over.data == b""
-    assert over.broken is not None
+    assert lines_of(held) == (0, LARGEST)
+    assert isinstance(over, Break)
+    assert over.tail == b""
 
 
 def test_white_space_over_the_largest_size_is_a_record_and_within_it_is_none() -> None:
@@ -235,7 +220,7 @@ def test_blocks_tell_where_they_begin_and_what_was_consumed_for_them(monkeypatch
     monkeypatch.setattr(lines, "BLOCK_BYTES", 4)
     consumed = iter([10, 13, 20, 21])
     found = list(cut_lines([b"a\n", b"b\nc", b"\nd\ne", b"f"], 7, 100, lambda: next(consumed)))
-    assert [(b.offset, bytes(b.data), b.consumed) for b in found] == [
+    assert [(*lines_of(f), f.consumed) for f in found] == [
         (7, b"a\nb\n", 3),
         (11, b"c\nd\n", 7),
         (15, b"ef", 1),
@@ -244,12 +229,9 @@ def test_blocks_tell_where_they_begin_and_what_was_consumed_for_them(monkeypatch
 
 def test_a_byte_order_mark_is_taken_off_at_the_start_of_the_file_only() -> None:
     mark = b"\xef\xbb\xbf"
-    assert [(b.offset, b.data) for b in cut_lines([mark + b"a\n", mark + b"b"], 0, 100)] == [
-        (3, b"a\n"),
-        (5, mark + b"b"),
-    ]
-    assert [(b.offset, b.data) for b in cut_lines([mark + b"a\n"], 4, 100)] == [(4, mark + b"a\n")]
-    assert [(b.offset, b.data) for b in cut_lines([b"a", mark + b"b"], 0, 100)] == [(0, b"a" + mark + b"b")]
+    assert [*map(lines_of, cut_lines([mark + b"a\n", mark + b"b"], 0, 100))] == [(3, b"a\n"), (5, mark + b"b")]
+    assert [*map(lines_of, cut_lines([mark + b"a\n"], 4, 100))] == [(4, mark + b"a\n")]
+    assert [*map(lines_of, cut_lines([b"a", mark + b"b"], 0, 100))] == [(0, b"a" + mark + b"b")]
 
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own", "lent"])
@@ -258,13 +240,15 @@ def test_a_break_is_told_behind_the_lines_before_it(lent: bool) -> None:
         yield b"one\ntw"
         raise BrokenStreamError(Reason.TRUNCATED_FILE, "cut off")
 
-    whole, broken = cut_lines(source(), 100, 50, ring=Ring() if lent else None)
-    assert (whole.offset, bytes(whole.data), whole.broken) == (100, b"one\n", None)
+    consumed = iter([10, 13, 20])
+    whole, broken = cut_lines(source(), 100, 50, lambda: next(consumed), Ring() if lent else None)
+    assert isinstance(whole, Lines)
+    assert (whole.offset, bytes(whole.data), whole.consumed) == (100, b"one\n", 3)
     assert (whole.release is not None) == lent
-    assert broken.broken is not None
-    assert (broken.offset, broken.data) == (104, b"tw")
-    assert (broken.broken.offset, broken.broken.record, broken.broken.head) == (106, 0, b"tw")
-    assert (broken.broken.reason, broken.broken.detail) == (Reason.TRUNCATED_FILE, "cut off")
+    assert isinstance(broken, Break)
+    assert (broken.offset, broken.tail, broken.consumed) == (104, b"tw", 7)
+    assert (broken.reject.offset, broken.reject.record, broken.reject.head) == (106, 0, b"tw")
+    assert (broken.reject.reason, broken.reject.detail) == (Reason.TRUNCATED_FILE, "cut off")
 
 
 def test_a_line_over_the_limit_before_a_break_is_a_reject_of_its_own() -> None:
@@ -274,12 +258,12 @@ def test_a_line_over_the_limit_before_a_break_is_a_reject_of_its_own() -> None:
         raise BrokenStreamError(Reason.CORRUPT_FILE, "wrong")
 
     whole, large, broken = cut_lines(source(), 0, 10)
-    assert whole.data == b"one\n"
-    assert large.broken is not None
-    assert broken.broken is not None
-    assert (large.offset, large.data, large.broken.reason, large.broken.head) == (4, b"", Reason.TOO_LARGE, b"x" * 13)
-    assert "13 bytes" in large.broken.detail
-    assert (broken.offset, broken.broken.offset, broken.broken.reason) == (17, 17, Reason.CORRUPT_FILE)
+    assert lines_of(whole) == (0, b"one\n")
+    assert isinstance(large, Break)
+    assert isinstance(broken, Break)
+    assert (large.offset, large.tail, large.reject.reason, large.reject.head) == (4, b"", Reason.TOO_LARGE, b"x" * 13)
+    assert "13 bytes" in large.reject.detail
+    assert (broken.offset, broken.reject.offset, broken.reject.reason) == (17, 17, Reason.CORRUPT_FILE)
 
 
 def test_the_head_of_a_line_over_the_limit_is_its_first_bytes_however_it_arrives() -> None:
@@ -287,7 +271,7 @@ def test_the_head_of_a_line_over_the_limit_is_its_first_bytes_however_it_arrives
     for size in (1, 50, 159, 160, 161, 285):
         pieces = [line[i : i + size] for i in range(0, len(line), size)]
         large, after = cut_lines([*pieces, b"\nnext\n"], 0, 100)
-        assert large.broken is not None
-        assert (large.broken.head, large.broken.offset) == (line[:160], 0)
-        assert f"the record has {len(line)} bytes" in large.broken.detail
-        assert (after.offset, after.data) == (len(line) + 1, b"next\n")
+        assert isinstance(large, Break)
+        assert (large.reject.head, large.reject.offset) == (line[:160], 0)
+        assert f"the record has {len(line)} bytes" in large.reject.detail
+        assert lines_of(after) == (len(line) + 1, b"next\n")

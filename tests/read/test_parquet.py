@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.config import Config
+from tests.support import mishaps
+from tests.support.sources import opened, opened_file, parquet_file
+from tokenmill.config import ReadOptions
+from tokenmill.read import parquet
 from tokenmill.read.parquet import ParquetReader, _halves, count_row_groups, raw_values
 from tokenmill.records import Documents, Part, Reason
+from tokenmill.storage.base import Source
+from tokenmill.storage.local import LocalStorage
+from tokenmill.storage.memory import MemoryStorage
 
 WHOLE = Part(0)
 
 
+def read_source(source: Source, part: Part = WHOLE, offset: int | None = None, **options: Any) -> list[Documents]:
+    return [block.parse() for block in ParquetReader(source, part, ReadOptions(**options)).blocks(offset)]
+
+
 def read(path: Path, part: Part = WHOLE, offset: int | None = None, **options: Any) -> list[Documents]:
-    reader = ParquetReader(path, part, Config(inputs=("in",), output=Path("out"), **options))
-    return [reader.parse(block) for block in reader.blocks(offset)]
+    """From the file, which Arrow reads by itself, and from memory, through Python: both give the same."""
+    with opened_file(path) as file:
+        found = read_source(file, part, offset, **options)
+    assert read_source(opened(path.read_bytes()), part, offset, **options) == found
+    return found
 
 
 def all_texts(found: list[Documents]) -> list[str]:
@@ -47,12 +62,20 @@ def test_texts_come_back_whatever_the_column_type(tmp_path: Path, kind: pa.DataT
     assert sum(d.empty for d in found) == 1
 
 
-def test_a_null_is_rejected_as_no_string(tmp_path: Path) -> None:
+def test_a_null_or_a_number_is_rejected_as_not_a_string(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": pa.array(["a", None, "b"])}), path)
     (found,) = read(path)
     assert found.texts == ["a", "b"]
-    assert [(r.reason, r.record) for r in found.rejects] == [(Reason.TEXT_NOT_A_STRING, 1)]
+    (reject,) = found.rejects
+    assert (reject.reason, reject.record, reject.head) == (Reason.TEXT_NOT_A_STRING, 1, b"")
+    assert reject.detail == "the text is null, not a string"
+    pq.write_table(pa.table({"text": [1, 2]}), path)
+    (found,) = read(path)
+    assert [(r.record, r.detail, r.head) for r in found.rejects] == [
+        (0, "the text is a int, not a string", b"1"),
+        (1, "the text is a int, not a string", b"2"),
+    ]
 
 
 def test_invalid_utf8_costs_one_row(tmp_path: Path) -> None:
@@ -60,11 +83,11 @@ def test_invalid_utf8_costs_one_row(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": pa.array([b"a", b"\xff", b"b"], pa.binary())}), path)
     (found,) = read(path)
     assert found.texts == ["a", "b"]
-    assert [(r.reason, r.record) for r in found.rejects] == [(Reason.INVALID_UTF8, 1)]
+    assert [(r.reason, r.record, r.head) for r in found.rejects] == [(Reason.INVALID_UTF8, 1, b"\xff")]
 
 
 def invalid(values: list[bytes]) -> Any:
-    """Strings that are no UTF-8, which other writers let through."""
+    """Strings that are not UTF-8, which other writers let through."""
     return pa.array(values, pa.binary()).view(pa.string())
 
 
@@ -81,7 +104,7 @@ def test_a_row_group_with_other_rows_than_its_footer_tells_of_loses_none_silentl
 ) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": [f"row {n}" for n in range(100)]}), path)
-    monkeypatch.setattr("tokenmill.read.parquet._rows", lambda *_: told)
+    monkeypatch.setattr(parquet, "_rows", lambda *_: told)
     found = read(path)
     assert said in found[-1].rejects[0].detail
     assert sum(d.lines for d in found) == sum(d.records for d in found) == told
@@ -110,15 +133,15 @@ def test_times_as_ids_are_written_whatever_they_are(
     times = pa.array(values, pa.int32() if kind == pa.date32() else pa.int64())
     pq.write_table(pa.table({"text": ["a", "b"], "id": times.view(kind)}), path)
     (found,) = read(path, id_field="id")
-    assert found.ids is not None
-    assert [json.loads(i) for i in found.ids] == written
+    assert found.document_ids is not None
+    assert [json.loads(i) for i in found.document_ids] == written
 
 
-def test_an_id_that_is_no_text_is_null(tmp_path: Path) -> None:
+def test_an_id_that_is_not_text_is_null(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["a", "b"], "id": invalid([b"\xff", b"2"])}), path)
     (found,) = read(path, id_field="id")
-    assert (found.texts, found.ids) == (["a", "b"], [b"null", b'"2"'])
+    assert (found.texts, found.document_ids) == (["a", "b"], [b"null", b'"2"'])
 
 
 def test_an_index_beyond_the_dictionary_costs_one_row() -> None:
@@ -159,12 +182,12 @@ def test_blocks_of_a_resumed_file_tell_their_true_row_so_that_it_can_be_resumed_
     path = tmp_path / "a.parquet"
     values = [f"document {n}" for n in range(30)]
     pq.write_table(pa.table({"text": values}), path, row_group_size=12)
-    reader = ParquetReader(path, WHOLE, Config(inputs=("in",), output=Path("out")))
+    reader = ParquetReader(opened(path.read_bytes()), WHOLE, ReadOptions())
     for offset in range(30):
         blocks = list(reader.blocks(offset))
         assert blocks[0].offset == offset
         for block in blocks:
-            assert reader.parse(block).texts[0] == values[block.offset]
+            assert block.parse().texts[0] == values[block.offset]
             assert all_texts(read(path, offset=block.offset)) == values[block.offset :]
 
 
@@ -182,6 +205,9 @@ def test_a_missing_column_rejects_its_rows_and_names_the_others(tmp_path: Path) 
     (reject,) = found.rejects
     assert (reject.reason, reject.records, found.records) == (Reason.NO_TEXT_FIELD, 2, 2)
     assert "body, n" in reject.detail
+    assert found.document_ids is None
+    (found,) = read(path, text_field="n.body", id_field="id")  # which is not a struct
+    assert ([r.reason for r in found.rejects], found.document_ids) == ([Reason.NO_TEXT_FIELD], [])
 
 
 def test_nested_text_and_ids_are_reached_by_dots(tmp_path: Path) -> None:
@@ -189,7 +215,7 @@ def test_nested_text_and_ids_are_reached_by_dots(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"doc": {"body": "a", "id": 7}}, {"doc": {"body": "b", "id": None}}]
     pq.write_table(pa.Table.from_pylist(rows), path)
     (found,) = read(path, text_field="doc.body", id_field="doc.id")
-    assert (found.texts, found.ids) == (["a", "b"], [b"7", b"null"])
+    assert (found.texts, found.document_ids) == (["a", "b"], [b"7", b"null"])
 
 
 def test_a_file_without_a_footer_is_corrupt(tmp_path: Path) -> None:
@@ -197,8 +223,8 @@ def test_a_file_without_a_footer_is_corrupt(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"] * 100}), path)
     path.write_bytes(path.read_bytes()[:-20])
     (found,) = read(path)
-    assert [r.reason for r in found.rejects] == [Reason.CORRUPT_FILE]
-    assert found.records == 1
+    assert [(r.reason, r.record, r.offset, r.records) for r in found.rejects] == [(Reason.CORRUPT_FILE, 0, 0, 1)]
+    assert (found.records, found.lines) == (1, 0)
 
 
 def test_a_corrupt_row_group_is_rejected_with_its_rows_and_the_others_are_read(tmp_path: Path) -> None:
@@ -230,7 +256,7 @@ def test_a_column_may_have_a_dot_or_a_namesake(tmp_path: Path) -> None:
     pq.write_table(pa.table({"meta.text": ["a"], "meta": [{"id": 1}]}), path)
     assert all_texts(read(path, text_field="meta.text")) == ["a"]
     (found,) = read(path, text_field="meta.text", id_field="meta.absent")
-    assert found.ids == [b"null"]
+    assert found.document_ids == [b"null"]
     pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"]), path)
     assert all_texts(read(path)) == ["a"]
 
@@ -242,6 +268,9 @@ def test_large_texts_come_in_small_blocks(tmp_path: Path) -> None:
     assert max(sum(map(len, d.texts)) for d in found) <= 3 << 20
     assert all_texts(found) == ["x" * 300_000] * 40 + ["y"] * 4000
     assert numbers(found) == list(range(4040))
+    resumed = read(path, offset=25)
+    assert all_texts(resumed) == ["x" * 300_000] * 15 + ["y"] * 4000
+    assert all(documents.lines for documents in resumed)
 
 
 def test_a_batch_that_is_too_large_is_halved_until_it_is_not() -> None:
@@ -254,8 +283,103 @@ def test_a_batch_that_is_too_large_is_halved_until_it_is_not() -> None:
 
 
 def test_row_groups_that_cannot_be_counted_are_one(tmp_path: Path) -> None:
+    files = {"a.parquet": parquet_file(["a", "b", "c"], row_group_size=1), "broken.parquet": b"PAR1 broken"}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    for inputs in (LocalStorage(tmp_path), MemoryStorage(files)):
+        assert count_row_groups(inputs, "a.parquet") == 3
+        assert count_row_groups(inputs, "broken.parquet") == 1
+        assert count_row_groups(inputs, "absent.parquet") == 1
+
+
+def test_blocks_stand_for_the_bytes_of_the_file() -> None:
+    """By which progress is shown."""
+    data = parquet_file([f"document {n}" for n in range(30)], row_group_size=10)
+    group = len(data) // 3
+
+    def consumed(data: bytes, offset: int | None = None, **options: Any) -> list[int]:
+        return [block.consumed for block in ParquetReader(opened(data), WHOLE, ReadOptions(**options)).blocks(offset)]
+
+    assert consumed(data) == [group] * 3
+    assert consumed(data, 14) == [group * 6 // 10, group]
+    assert consumed(data, text_field="absent") == [group] * 3
+    assert consumed(b"PAR1 broken") == [11]
+
+
+def test_a_file_that_is_replaced_or_removed_is_read_as_it_was_opened(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    values = [f"document {n}" for n in range(30)]
+    path.write_bytes(parquet_file(values, row_group_size=10))
+    with opened_file(path) as replaced, opened_file(path) as removed:
+        other.write_bytes(parquet_file(["another"] * 30))
+        other.replace(path)
+        assert all_texts(read_source(replaced)) == values
+        blocks = ParquetReader(removed, WHOLE, ReadOptions()).blocks(None)
+        first = next(blocks).parse().texts
+        path.unlink()
+        assert first + all_texts([block.parse() for block in blocks]) == values
+    storage = MemoryStorage({"a.parquet": parquet_file(values)})
+    with storage.open("a.parquet") as source:
+        storage.remove(["a.parquet"])
+        assert all_texts(read_source(source)) == values
+
+
+def test_whoever_opened_a_file_closes_it(tmp_path: Path) -> None:
+    """Here it is read three times."""
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": ["a", "b", "c"]}), path, row_group_size=1)
-    assert count_row_groups(path) == 3
+    path.write_bytes(parquet_file(["a", "b"]))
+    with opened_file(path) as file, opened(path.read_bytes()) as memory:
+        for source in (file, memory):
+            assert [all_texts(read_source(source)) for _ in range(3)] == [["a", "b"]] * 3
+            assert not source.closed
+
+
+def test_reading_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_file([f"document {n}" for n in range(30)], row_group_size=10))
+    before = os.listdir("/proc/self/fd")
+    with opened_file(path) as file:
+        blocks = ParquetReader(file, WHOLE, ReadOptions()).blocks(None)
+        next(blocks)
+        blocks.close()  # type: ignore[attr-defined]
+        read_source(file)
+    count_row_groups(LocalStorage(tmp_path), "a.parquet")
     path.write_bytes(b"PAR1 broken")
-    assert count_row_groups(path) == 1
+    with opened_file(path) as file:
+        read_source(file)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_source_that_fails_at_any_read_is_an_error_and_not_a_damaged_file() -> None:
+    """In the footer, and in the rows."""
+    storage = MemoryStorage({"a.parquet": parquet_file(["a", "b"])})
+    asked: list[str] = []
+    storage.watch = lambda operation, _: asked.append(operation)
+    assert all_texts(read_source(storage.open("a.parquet"))) == ["a", "b"]
+    reads = asked.count("read")
+    assert reads > 1
+    for good in range(reads):
+        asked.clear()
+
+        def watch(operation: str, _: str, good: int = good) -> None:
+            if operation == "read" and asked.count("read") == good:
+                raise OSError(errno.EIO, "Input/output error")
+            asked.append(operation)
+
+        storage.watch = watch
+        with pytest.raises(OSError, match="Input/output error") as raised:
+            read_source(storage.open("a.parquet"))
+        assert raised.value.errno == errno.EIO
+
+
+def test_a_disk_that_fails_under_arrow_is_an_error_and_not_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_file([f"document {n}" for n in range(30)], row_group_size=10))
+    mishaps.break_parquet("a.parquet", 1, monkeypatch.setattr)
+    with opened_file(path) as file:
+        blocks = ParquetReader(file, WHOLE, ReadOptions()).blocks(None)
+        assert len(next(blocks).parse().texts) == 10
+        with pytest.raises(OSError, match="Input/output error"):
+            next(blocks)

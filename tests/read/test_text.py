@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run, documents, rejects
-from tokenmill.config import Config
+from tests.support.sources import opened
+from tokenmill.config import ReadOptions
 from tokenmill.read.decompress import OUTPUT_BYTES
-from tokenmill.read.text import TextReader
-from tokenmill.records import Block, Codec, Documents, Reason
+from tokenmill.read.text import TextBlock, TextReader
+from tokenmill.records import Codec, Documents, Reason
 
 
-def read(path: Path, data: bytes, codec: Codec = Codec.PLAIN, **options: Any) -> tuple[Block, Documents]:
-    path.write_bytes(data)
-    reader = TextReader(path, codec, Config(inputs=("in",), output=Path("out"), **options))
-    (block,) = reader.blocks(None)
-    return block, reader.parse(block)
+def read(data: bytes, codec: Codec = Codec.PLAIN, **options: Any) -> tuple[TextBlock, Documents]:
+    (block,) = TextReader(opened(data), codec, ReadOptions(**options)).blocks(None)
+    assert isinstance(block, TextBlock)
+    return block, block.parse()
 
 
 def broken(text: bytes) -> bytes:
@@ -29,70 +29,70 @@ def broken(text: bytes) -> bytes:
     return bytes(data)
 
 
-def test_a_text_file_is_one_document(tmp_path: Path) -> None:
+def test_a_text_file_is_one_document() -> None:
     data = "one\r\nbüro\n".encode()
-    block, found = read(tmp_path / "a.txt", data)
+    block, found = read(data)
     assert (block.offset, block.data, block.consumed, block.broken) == (0, data, len(data), None)
-    assert found == Documents(texts=["one\r\nbüro\n"], numbers=[0], ids=None, records=1, lines=1)
+    assert found == Documents(texts=["one\r\nbüro\n"], numbers=[0], document_ids=None, records=1, lines=1)
 
 
-def test_a_text_file_is_read_from_all_its_pieces(tmp_path: Path) -> None:
+def test_a_text_file_is_read_from_all_its_pieces() -> None:
     text = "0123456789" * (OUTPUT_BYTES // 2)
-    assert read(tmp_path / "a.txt", text.encode())[1].texts == [text]
-    assert read(tmp_path / "a.txt.gz", gzip.compress(text.encode()), Codec.GZIP)[1].texts == [text]
+    assert read(text.encode())[1].texts == [text]
+    assert read(gzip.compress(text.encode()), Codec.GZIP)[1].texts == [text]
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
-    assert read(tmp_path / "a.txt", b"\xef\xbb\xbfone")[1].texts == ["one"]
-    assert read(tmp_path / "a.txt", b"\xef\xbb\xbf")[1].empty == 1
+def test_a_byte_order_mark_is_not_text() -> None:
+    assert read(b"\xef\xbb\xbfone")[1].texts == ["one"]
+    assert read(b"\xef\xbb\xbf")[1].empty == 1
 
 
-def test_an_empty_text_file_is_empty(tmp_path: Path) -> None:
-    _, found = read(tmp_path / "a.txt", b"")
-    assert found == Documents(texts=[], numbers=[], ids=None, records=1, lines=1, empty=1)
+def test_an_empty_text_file_is_empty() -> None:
+    _, found = read(b"")
+    assert found == Documents(texts=[], numbers=[], document_ids=None, records=1, lines=1, empty=1)
 
 
-def test_the_id_of_a_text_file_is_null(tmp_path: Path) -> None:
-    assert read(tmp_path / "a.txt", b"one", id_field="id")[1].ids == [b"null"]
-    assert read(tmp_path / "a.txt", b"", id_field="id")[1].ids == []
+def test_the_id_of_a_text_file_is_null() -> None:
+    assert read(b"one", id_field="id")[1].document_ids == [b"null"]
+    assert read(b"", id_field="id")[1].document_ids == []
 
 
-def test_a_text_file_that_is_no_utf8_is_rejected_with_the_place(tmp_path: Path) -> None:
+def test_a_text_file_that_is_not_utf8_is_rejected_with_the_place() -> None:
     data = b"good so far \xff" + b"x" * 200
-    _, found = read(tmp_path / "a.txt", data)
+    _, found = read(data)
     (reject,) = found.rejects
     assert (found.texts, found.numbers, found.records, found.empty) == ([], [], 1, 0)
     assert (reject.reason, reject.detail) == (Reason.INVALID_UTF8, "invalid start byte at byte 12 of the file")
     assert (reject.record, reject.offset, reject.head, reject.records) == (0, 0, data[:160], 1)
 
 
-def test_a_text_file_that_ends_inside_a_character_is_rejected(tmp_path: Path) -> None:
-    _, found = read(tmp_path / "a.txt", "büro ü".encode()[:-1])
+def test_a_text_file_that_ends_inside_a_character_is_rejected() -> None:
+    _, found = read("büro ü".encode()[:-1])
     assert (found.texts, [r.reason for r in found.rejects]) == ([], [Reason.INVALID_UTF8])
 
 
-def test_a_broken_text_file_is_a_document_and_a_reject(tmp_path: Path) -> None:
-    _, found = read(tmp_path / "a.txt.gz", broken(b"before the break"), Codec.GZIP, id_field="id")
-    assert (found.texts, found.numbers, found.ids) == (["before the break"], [0], [b"null"])
+def test_a_broken_text_file_is_a_document_and_a_reject() -> None:
+    _, found = read(broken(b"before the break"), Codec.GZIP, id_field="id")
+    assert (found.texts, found.numbers, found.document_ids) == (["before the break"], [0], [b"null"])
     (reject,) = found.rejects
     assert (reject.reason, reject.record, reject.records) == (Reason.CORRUPT_FILE, 0, 1)
     assert (reject.offset, reject.head) == (16, b"before the break")
     assert (found.records, found.lines, found.empty) == (2, 1, 0)
 
 
-def test_a_break_inside_a_character_costs_that_character(tmp_path: Path) -> None:
-    _, found = read(tmp_path / "a.txt.gz", broken("büro ü".encode()[:-1]), Codec.GZIP)
+def test_a_break_inside_a_character_costs_that_character() -> None:
+    _, found = read(broken("büro ü".encode()[:-1]), Codec.GZIP)
     assert (found.texts, [r.reason for r in found.rejects], found.records) == (["büro "], [Reason.CORRUPT_FILE], 2)
 
 
-def test_invalid_utf8_before_a_break_is_a_reject_beside_that_of_the_break(tmp_path: Path) -> None:
-    _, found = read(tmp_path / "a.txt.gz", broken(b"a\xffb"), Codec.GZIP)
+def test_invalid_utf8_before_a_break_is_a_reject_beside_that_of_the_break() -> None:
+    _, found = read(broken(b"a\xffb"), Codec.GZIP)
     assert [r.reason for r in found.rejects] == [Reason.CORRUPT_FILE, Reason.INVALID_UTF8]
     assert (found.texts, found.numbers, found.records) == ([], [], 2)
 
 
-def test_a_text_file_of_which_nothing_can_be_read_is_one_reject(tmp_path: Path) -> None:
-    _, found = read(tmp_path / "a.txt.gz", gzip.compress(b"text")[:10], Codec.GZIP)
+def test_a_text_file_of_which_nothing_can_be_read_is_one_reject() -> None:
+    _, found = read(gzip.compress(b"text")[:10], Codec.GZIP)
     assert (found.texts, found.numbers, found.empty, found.records, found.lines) == ([], [], 0, 1, 1)
     assert [r.reason for r in found.rejects] == [Reason.TRUNCATED_FILE]
 
@@ -110,12 +110,12 @@ def test_a_broken_text_file_in_a_job_is_counted_and_listed(inputs: Path, tmp_pat
 
 
 @pytest.mark.parametrize("codec", [Codec.PLAIN, Codec.GZIP])
-def test_a_text_file_of_exactly_the_largest_size_is_a_document(tmp_path: Path, codec: Codec) -> None:
+def test_a_text_file_of_exactly_the_largest_size_is_a_document(codec: Codec) -> None:
     data = b"0123456789"
     stored = gzip.compress(data) if codec is Codec.GZIP else data
-    _, found = read(tmp_path / "a", stored, codec, max_document_bytes=10)
+    _, found = read(stored, codec, max_document_bytes=10)
     assert (found.texts, found.rejects) == (["0123456789"], [])
-    block, found = read(tmp_path / "a", stored, codec, max_document_bytes=9)
+    block, found = read(stored, codec, max_document_bytes=9)
     (reject,) = found.rejects
     assert (found.texts, found.numbers, found.records, found.lines) == ([], [], 1, 1)
     assert (reject.reason, reject.head, reject.offset) == (Reason.TOO_LARGE, data, 0)
@@ -123,9 +123,9 @@ def test_a_text_file_of_exactly_the_largest_size_is_a_document(tmp_path: Path, c
     assert (block.data, block.consumed) == (b"", len(stored))
 
 
-def test_a_text_file_over_the_largest_size_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_text_file_over_the_largest_size_is_not_read_to_its_end() -> None:
     """So that a decompression bomb costs no more than the limit."""
     data = bytearray(gzip.compress(b"x" * 4 * OUTPUT_BYTES))
     data[-8] ^= 1  # which nobody gets to see
-    _, found = read(tmp_path / "a.txt.gz", bytes(data), Codec.GZIP, max_document_bytes=OUTPUT_BYTES)
+    _, found = read(bytes(data), Codec.GZIP, max_document_bytes=OUTPUT_BYTES)
     assert [(r.reason, r.head) for r in found.rejects] == [(Reason.TOO_LARGE, b"x" * 160)]

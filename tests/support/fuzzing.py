@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import io
 import lzma
 import zlib
 from collections.abc import Callable
@@ -14,17 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from backports import zstd
 
-from tokenmill.config import Config
+from tests.support.sources import opened, opened_file
+from tokenmill.config import ReadOptions
 from tokenmill.read import decompress
+from tokenmill.read.block import Block
 from tokenmill.read.decompress import BrokenStreamError, pieces
+from tokenmill.read.formats import open_reader
 from tokenmill.read.jsonl import JsonlParser
-from tokenmill.read.reader import open_reader
 from tokenmill.read.ring import Ring
-from tokenmill.records import Block, Codec, Documents, Format, InputFile, Part, Reason
+from tokenmill.records import Codec, Documents, Format, InputFile, Part, Reason
+from tokenmill.storage.base import Source
 
 GOOD = b'{"text": "good line"}'
 PARSER = JsonlParser("text", None, 10_000)
-CONFIG = Config(inputs=("none",), output=Path("none"), max_document_bytes=10_000, id_field="id")
+OPTIONS = ReadOptions(max_document_bytes=10_000, id_field="id")
 
 
 def balanced(found: Documents) -> None:
@@ -32,13 +34,13 @@ def balanced(found: Documents) -> None:
     rejected = sum(r.records for r in found.rejects)
     assert found.records == len(found.texts) + found.empty + rejected, found
     assert len(found.numbers) == len(found.texts)
-    assert found.ids is None or len(found.ids) == len(found.texts)
+    assert found.document_ids is None or len(found.document_ids) == len(found.texts)
 
 
 def check_lines(lines: list[bytes]) -> None:
     """Lines without line ends: the fast path gives what line by line gives, and good neighbours survive."""
     data = b"".join(line + b"\n" + GOOD + b"\n" for line in [b"", *lines])
-    fast = PARSER(Block(offset=0, data=data, consumed=0))
+    fast = PARSER.parse(data, 0)
     slow = PARSER.parse_lines(data, 0)
     balanced(fast)
     assert (fast.texts, list(fast.numbers), fast.records, fast.lines, fast.empty, fast.rejects) == (
@@ -87,7 +89,7 @@ def read_pieces(data: bytes, codec: Codec) -> tuple[bytes, BrokenStreamError | N
     """All pieces, each no larger than it may be, and why there are no more."""
     found = bytearray()
     try:
-        for piece in pieces(io.BytesIO(data), codec):
+        for piece in pieces(opened(data), codec):
             assert len(piece) <= decompress.OUTPUT_BYTES * (4 if codec is Codec.PLAIN else 1)
             found += piece
     except BrokenStreamError as error:
@@ -126,7 +128,8 @@ def check_damaged(data: bytes, compressed: bytes, place: int, value: int, codec:
 def check_text(path: Path, data: bytes) -> None:
     """One document that is the text of the file, or a reject that says why not."""
     path.write_bytes(data)
-    (found,) = _check_file(path, Format.TEXT, Codec.PLAIN)
+    with opened_file(path) as source:
+        (found,) = _check_source(source, Format.TEXT, Codec.PLAIN)
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -136,9 +139,11 @@ def check_text(path: Path, data: bytes) -> None:
 
 
 def check_parquet(path: Path, data: bytes) -> None:
-    """As many rows come out, as documents, empty or rejected, as the footer tells of."""
+    """As many rows come out, as documents, empty or rejected, as the footer declares; and the same from memory."""
     path.write_bytes(data)
-    found = _check_file(path, Format.PARQUET, Codec.PLAIN)
+    with opened_file(path) as source:
+        found = _check_source(source, Format.PARQUET, Codec.PLAIN)
+    assert _check_source(opened(data), Format.PARQUET, Codec.PLAIN) == found
     try:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError):
@@ -150,7 +155,10 @@ def check_parquet(path: Path, data: bytes) -> None:
 def check_jsonl(path: Path, data: bytes, codec: Codec) -> None:
     """The same comes from lent buffers."""
     path.write_bytes(data)
-    one, other = (_check_file(path, Format.JSONL, codec, ring) for ring in (None, Ring()))
+    with opened_file(path) as source:
+        one = _check_source(source, Format.JSONL, codec)
+        source.seek(0)
+        other = _check_source(source, Format.JSONL, codec, Ring())
     assert _outcome(one) == _outcome(other)
 
 
@@ -159,18 +167,24 @@ def _outcome(found: list[Documents]) -> tuple[list[object], int]:
     told: list[object] = []
     line = 0
     for documents in found:
-        ids = documents.ids or [b""] * len(documents.texts)
+        ids = documents.document_ids or [b""] * len(documents.texts)
         told += [(line + n, text, i) for n, text, i in zip(documents.numbers, documents.texts, ids, strict=True)]
         told += [(line + r.record, r.offset, r.reason, r.detail, r.head) for r in documents.rejects]
         line += documents.lines
     return [*sorted(told, key=str), line], sum(d.records for d in found)
 
 
-def _check_file(path: Path, format_: Format, codec: Codec, ring: Ring | None = None) -> list[Documents]:
-    size = path.stat().st_size
-    file = InputFile(name=path.name, size=size, fingerprint="", format=format_, codec=codec)
-    reader = open_reader(path, file, Part(0), CONFIG, ring)
-    found = [reader.parse(block) for block in reader.blocks(None)]
+def _check_source(source: Source, format_: Format, codec: Codec, ring: Ring | None = None) -> list[Documents]:
+    file = InputFile(name="a", size=source.stat.size, fingerprint="", format=format_, codec=codec)
+    reader = open_reader(source, file, Part(0), OPTIONS, ring)
+    found = [_parse(block) for block in reader.blocks(None)]
     for documents in found:
         balanced(documents)
     return found
+
+
+def _parse(block: Block) -> Documents:
+    try:
+        return block.parse()
+    finally:
+        block.release()

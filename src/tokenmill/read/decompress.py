@@ -11,7 +11,7 @@ import bz2
 import lzma
 import sys
 from collections.abc import Callable, Generator, Iterator
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol, cast
 
 from isal import igzip_lib
 
@@ -21,6 +21,7 @@ else:
     from backports import zstd
 
 from tokenmill.records import Codec, Reason
+from tokenmill.storage.base import Source
 
 # Measured: 64 KiB of input and 256 KiB of output are within 3 % of the best for igzip and zstd, and small enough
 # to stay in the cache until the pieces are joined.
@@ -74,7 +75,7 @@ _ERRORS: tuple[type[Exception], ...] = (
 )
 
 
-def pieces(file: BinaryIO, codec: Codec) -> Iterator[bytes]:
+def pieces(file: Source, codec: Codec) -> Iterator[bytes]:
     """The decompressed bytes of an open file. Raises BrokenStreamError where they end before they should."""
     if codec is Codec.PLAIN:
         while data := file.read(4 * OUTPUT_BYTES):
@@ -93,7 +94,7 @@ def pieces(file: BinaryIO, codec: Codec) -> Iterator[bytes]:
         member += 1
 
 
-def _member(file: BinaryIO, codec: Codec, start: int, data: bytes, member: int) -> Generator[bytes, None, bytes]:
+def _member(file: Source, codec: Codec, start: int, data: bytes, member: int) -> Generator[bytes, None, bytes]:
     """One member or frame; returns the bytes behind it."""
     decompressor = _NEW[codec]()
     given, last = 0, start
@@ -124,7 +125,7 @@ def _corrupt(codec: Codec, start: int, member: int, error: Exception) -> BrokenS
     return BrokenStreamError(Reason.CORRUPT_FILE, f"{where} is corrupt: {error}")
 
 
-def _salvage(file: BinaryIO, codec: Codec, start: int, last: int, given: int) -> Iterator[bytes]:
+def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> Iterator[bytes]:
     """What the failed call decompressed before it failed, found by going through the member again to that point.
 
     A decompressor that raises throws away the output of that call. With input and output a byte at a time nothing is
@@ -152,7 +153,7 @@ def _salvage(file: BinaryIO, codec: Codec, start: int, last: int, given: int) ->
     yield bytes(saved)
 
 
-def _again(file: BinaryIO, start: int, last: int) -> Iterator[bytes]:
+def _again(file: Source, start: int, last: int) -> Iterator[bytes]:
     """The bytes of a file from `start` on, in pieces up to `last` and from there one by one."""
     file.seek(start)
     while (size := min(INPUT_BYTES, last - file.tell())) and (data := file.read(size)):

@@ -12,17 +12,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tokenmill.config import Config
+from tokenmill.config import ReadOptions
+from tokenmill.read.block import Block
 from tokenmill.read.decompress import pieces
-from tokenmill.read.lines import BOM, cut_lines, lend_lines, line_start, lines_in_range, skip_bytes, too_large
+from tokenmill.read.lines import (
+    BOM,
+    Break,
+    Lines,
+    cut_lines,
+    lend_lines,
+    line_start,
+    lines_in_range,
+    skip_bytes,
+    too_large,
+)
 from tokenmill.read.ring import Ring
-from tokenmill.records import PREVIEW_BYTES, Block, Codec, Documents, Part, Reason, Reject
+from tokenmill.records import PREVIEW_BYTES, Codec, Documents, Part, Reason, Reject
+from tokenmill.storage.base import Source
 
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
@@ -33,34 +45,76 @@ class JsonlReader:
     `ring`: blocks are lent from it; otherwise each is a bytes object.
     """
 
-    def __init__(self, path: Path, codec: Codec, part: Part, config: Config, ring: Ring | None = None) -> None:
-        self._path = path
+    def __init__(
+        self, source: Source, codec: Codec, part: Part, options: ReadOptions, ring: Ring | None = None
+    ) -> None:
+        self._source = source
         self._codec = codec
         self._part = part
-        self._limit = config.max_document_bytes
+        self._limit = options.max_document_bytes
         self._ring = ring
-        self.parser = JsonlParser(config.text_field, config.id_field, config.max_document_bytes)
+        self._parser = JsonlParser(options.text_field, options.id_field, options.max_document_bytes)
 
     def blocks(self, offset: int | None) -> Iterator[Block]:
-        with self._path.open("rb", buffering=0) as file:
-            if self._codec is not Codec.PLAIN:
-                position = offset or 0
-                source = skip_bytes(pieces(file, self._codec), position)
-                yield from cut_lines(source, position, self._limit, file.tell, self._ring)
-                return
-            position = line_start(file, self._part) if offset is None else offset
-            if self._ring is not None:
-                position = yield from lend_lines(file, position, self._part.end, self._ring)
-            file.seek(position)
-            source = lines_in_range(file, position, self._part.end)
-            yield from cut_lines(source, position, self._limit, file.tell, self._ring)
+        for found in self._stretches(offset):
+            if isinstance(found, Lines):
+                yield LinesBlock(found.offset, found.consumed, found, self._parser)
+            else:
+                yield BrokenLinesBlock(found.offset, found.consumed, found, self._parser)
 
-    def parse(self, block: Block) -> Documents:
-        return self.parser(block)
+    def _stretches(self, offset: int | None) -> Iterator[Lines | Break]:
+        source = self._source
+        if self._codec is not Codec.PLAIN:
+            position = offset or 0
+            data = skip_bytes(pieces(source, self._codec), position)
+            yield from cut_lines(data, position, self._limit, source.tell, self._ring)
+            return
+        position = line_start(source, self._part) if offset is None else offset
+        if self._ring is not None:
+            position = yield from lend_lines(source, position, self._part.end, self._ring)
+        source.seek(position)
+        data = lines_in_range(source, position, self._part.end)
+        yield from cut_lines(data, position, self._limit, source.tell, self._ring)
+
+
+@dataclass(frozen=True, slots=True)
+class LinesBlock(Block):
+    """Whole lines."""
+
+    lines: Lines
+    parser: JsonlParser
+
+    def parse(self) -> Documents:
+        return self.parser.parse(self.lines.data, self.offset)
+
+    def parse_plainly(self) -> Documents:
+        return self.parser.parse_lines(bytes(self.lines.data), self.offset)
+
+    def offset_of(self, record: int) -> int:
+        position = 0
+        data = bytes(self.lines.data)
+        for _ in range(record):
+            position = data.index(b"\n", position) + 1
+        return self.offset + position
+
+    def release(self) -> None:
+        if self.lines.release is not None:
+            self.lines.release()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLinesBlock(Block):
+    """Lines that could not be read, or one that is too long."""
+
+    found: Break
+    parser: JsonlParser
+
+    def parse(self) -> Documents:
+        return self.parser.parse_break(self.found)
 
 
 class JsonlParser:
-    """Turns a block of lines into documents."""
+    """Turns lines into documents."""
 
     def __init__(self, text_field: str, id_field: str | None, limit: int) -> None:
         self._text_path = text_field.split(".")
@@ -69,13 +123,10 @@ class JsonlParser:
         self._limit = limit
         self._decoder = msgspec.json.Decoder(_record_type(self._text_path, self._id_path))
 
-    def __call__(self, block: Block) -> Documents:
-        data: bytes | memoryview = block.data
-        if block.broken is not None:
-            return self._parse_broken(block, block.broken)
+    def parse(self, data: bytes | memoryview, offset: int) -> Documents:
         if len(data) <= self._limit and (documents := self._parse_fast(data)) is not None:
             return documents
-        return self.parse_lines(bytes(data), block.offset)
+        return self.parse_lines(bytes(data), offset)
 
     def _parse_fast(self, data: bytes | memoryview) -> Documents | None:
         """All lines at once, or None where a line needs a closer look."""
@@ -91,12 +142,12 @@ class JsonlParser:
         texts = [self._text(r) for r in records]
         ids = [self._id(r) for r in records] if self._id_path else None
         if "" not in texts:
-            return Documents(texts=texts, numbers=range(lines), ids=ids, records=lines, lines=lines)
+            return Documents(texts=texts, numbers=range(lines), document_ids=ids, records=lines, lines=lines)
         kept = [i for i, text in enumerate(texts) if text]
         return Documents(
             texts=[texts[i] for i in kept],
             numbers=kept,
-            ids=[ids[i] for i in kept] if ids else None,
+            document_ids=[ids[i] for i in kept] if ids else None,
             records=lines,
             lines=lines,
             empty=lines - len(kept),
@@ -106,7 +157,7 @@ class JsonlParser:
         """The plain way, line by line. The fast path gives exactly this."""
         ids: list[bytes] | None = [] if self._id_path else None
         numbers: list[int] = []
-        result = Documents(texts=[], numbers=numbers, ids=ids, records=0, lines=0)
+        result = Documents(texts=[], numbers=numbers, document_ids=ids, records=0, lines=0)
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -170,15 +221,15 @@ class JsonlParser:
         found = _lookup(record, self._id_path) if self._id_path else None
         return text, to_json(None if found is _MISSING else found)
 
-    def _parse_broken(self, block: Block, broken: Reject) -> Documents:
+    def parse_break(self, found: Break) -> Documents:
         """The incomplete line before a break: a document if it happens to be whole, else part of the break."""
-        if broken.reason is Reason.TOO_LARGE:
+        if found.reject.reason is Reason.TOO_LARGE:
             ids: list[bytes] | None = [] if self._id_path else None
-            return Documents(texts=[], numbers=[], ids=ids, records=1, lines=1, rejects=[broken])
-        result = self.parse_lines(block.data, block.offset)
+            return Documents(texts=[], numbers=[], document_ids=ids, records=1, lines=1, rejects=[found.reject])
+        result = self.parse_lines(found.tail, found.offset)
         lost = len(result.rejects)
         result.records += 1 - lost
-        result.rejects = [broken]
+        result.rejects = [found.reject]
         return result
 
     def _text(self, record: Any) -> str:

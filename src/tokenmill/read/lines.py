@@ -7,20 +7,39 @@ pieces of bytes ─> complete lines, about 1 MiB of them ─> Block
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import replace
-from io import FileIO
-from typing import BinaryIO
+from dataclasses import dataclass
 
 from tokenmill.read.decompress import BrokenStreamError
 from tokenmill.read.ring import Ring
-from tokenmill.records import PREVIEW_BYTES, Block, Part, Reason, Reject
+from tokenmill.records import PREVIEW_BYTES, Part, Reason, Reject
+from tokenmill.storage.base import Source
 
 # 1 MiB of lines and what is made of it fit the cache: 4 MiB was measured 15 % slower, 8 MiB 30 %.
 BLOCK_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
 BOM = b"\xef\xbb\xbf"
 
 
-def line_start(file: BinaryIO, part: Part) -> int:
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Whole lines. `release` is called once they are parsed, if their memory is lent."""
+
+    offset: int
+    consumed: int
+    data: bytes | memoryview
+    release: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A place where lines could not be read, or where one is too long; `tail` is the incomplete line before it."""
+
+    offset: int
+    consumed: int
+    tail: bytes
+    reject: Reject
+
+
+def line_start(file: Source, part: Part) -> int:
     """Where the first line that begins inside the part begins."""
     if part.start == 0:
         return 0
@@ -32,7 +51,7 @@ def line_start(file: BinaryIO, part: Part) -> int:
     return position
 
 
-def lines_in_range(file: BinaryIO, position: int, end: int | None) -> Iterator[bytes]:
+def lines_in_range(file: Source, position: int, end: int | None) -> Iterator[bytes]:
     """The lines that begin at or after `position` and before `end`; the last may reach beyond it."""
     file.seek(position)
     while end is None or position < end:
@@ -58,7 +77,7 @@ def skip_bytes(source: Iterable[bytes], count: int) -> Iterator[bytes]:
             count = 0
 
 
-def lend_lines(file: FileIO, position: int, end: int | None, ring: Ring) -> Generator[Block, None, int]:
+def lend_lines(file: Source, position: int, end: int | None, ring: Ring) -> Generator[Lines, None, int]:
     """The same lines as `lines_in_range`, read straight into buffers of the ring.
 
     Returns where it stopped: at the end, or at a line longer than a buffer, which is for the ordinary way to read.
@@ -78,12 +97,12 @@ def lend_lines(file: FileIO, position: int, end: int | None, ring: Ring) -> Gene
             release()
             return position
         tail = bytes(view[cut:size])  # before the buffer is lent: it may come back at any time, and hold other lines
-        yield Block(offset=position, data=view[:cut], consumed=cut, release=release)
+        yield Lines(position, cut, view[:cut], release)
         position += cut
     return position
 
 
-def _fill(file: FileIO, view: memoryview, size: int, stop: int | None) -> tuple[int, int]:
+def _fill(file: Source, view: memoryview, size: int, stop: int | None) -> tuple[int, int]:
     """Read until about 1 MiB holds a whole line; how much there is, and where the last whole line ends (0: nowhere).
 
     The last line wanted is the one that begins before `stop`.
@@ -108,7 +127,7 @@ def cut_lines(
     limit: int,
     consumed: Callable[[], int] = lambda: 0,
     ring: Ring | None = None,
-) -> Iterator[Block]:
+) -> Iterator[Lines | Break]:
     """Cut pieces of bytes into blocks of whole lines; a line over the limit becomes a reject without being held."""
     return _LineCutter(offset, limit, consumed, ring).run(source)
 
@@ -128,7 +147,7 @@ class _LineCutter:
         self._tail_size = 0
         self._overlong = False  # only the head of the incomplete line is kept, it is over the limit
 
-    def run(self, source: Iterable[bytes]) -> Iterator[Block]:
+    def run(self, source: Iterable[bytes]) -> Iterator[Lines | Break]:
         try:
             for piece in source:
                 yield from self._add(piece)
@@ -142,9 +161,9 @@ class _LineCutter:
         if self._overlong:
             yield self._reject_overlong()
         elif self._tail_size:
-            yield self._block(b"".join(self._tail), self._tail_size)
+            yield self._block(b"".join(self._tail), size=self._tail_size)
 
-    def _add(self, piece: bytes) -> Iterator[Block]:
+    def _add(self, piece: bytes) -> Iterator[Lines | Break]:
         if self._offset == 0 and not self._tail_size and not self._lines_size and piece.startswith(BOM):
             piece = piece[len(BOM) :]
             self._offset = len(BOM)
@@ -173,28 +192,34 @@ class _LineCutter:
             self._tail = [b"".join(p[:PREVIEW_BYTES] for p in self._tail[:PREVIEW_BYTES])[:PREVIEW_BYTES]]
             self._overlong = True
 
-    def _flush(self) -> Iterator[Block]:
+    def _flush(self) -> Iterator[Lines | Break]:
         if self._lines_size:
             lines, size = self._lines, self._lines_size
             self._lines, self._lines_size = [], 0
             if self._ring is None:
-                yield self._block(lines[0] if len(lines) == 1 else b"".join(lines), size)
+                yield self._block(lines[0] if len(lines) == 1 else b"".join(lines), size=size)
             else:
-                data, release = self._ring.join(lines)
-                yield replace(self._block(data, size), release=release)
+                yield self._block(*self._ring.join(lines), size=size)
 
-    def _block(self, data: bytes | memoryview, size: int, broken: Reject | None = None) -> Block:
+    def _block(self, data: bytes | memoryview, release: Callable[[], None] | None = None, *, size: int) -> Lines:
+        return Lines(*self._advance(size), data, release)
+
+    def _break(self, tail: bytes, reject: Reject, size: int) -> Break:
+        return Break(*self._advance(size), tail, reject)
+
+    def _advance(self, size: int) -> tuple[int, int]:
+        """Where the next bytes begin, and how much of the file was read since the last ones."""
         offset, self._offset = self._offset, self._offset + size
         told, self._told = self._told, self._tell()
-        return Block(offset=offset, data=data, consumed=self._told - told, broken=broken)
+        return offset, self._told - told
 
-    def _reject_overlong(self, newline: int = 0) -> Block:
+    def _reject_overlong(self, newline: int = 0) -> Break:
         head, size = self._tail[0], self._tail_size
         self._tail, self._tail_size, self._overlong = [], 0, False
         reject = too_large(0, self._offset, size, self._limit, head)
-        return self._block(b"", size + newline, reject)
+        return self._break(b"", reject, size + newline)
 
-    def _broken(self, broken: BrokenStreamError) -> Block:
+    def _broken(self, broken: BrokenStreamError) -> Break:
         tail = b"".join(self._tail)
         reject = Reject(
             record=0,
@@ -203,7 +228,7 @@ class _LineCutter:
             detail=broken.detail,
             head=tail[:PREVIEW_BYTES],
         )
-        return self._block(tail, len(tail), reject)
+        return self._break(tail, reject, len(tail))
 
 
 def too_large(record: int, offset: int, size: int, limit: int, head: bytes) -> Reject:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 # Arrow's own allocators give pages back to the system and ask for them again with every block: a tenth of a run.
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.config import Config
+from tokenmill.config import ReadOptions
+from tokenmill.read.block import Block
 from tokenmill.read.jsonl import to_json
-from tokenmill.records import PREVIEW_BYTES, Block, Documents, Part, Reason, Reject
+from tokenmill.records import PREVIEW_BYTES, Documents, Part, Reason, Reject
+from tokenmill.storage.base import Reading, Source
 
 BATCH_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
 MAX_BATCH_ROWS = 1024  # no mutant: only speed and memory depend on it
@@ -29,38 +32,38 @@ BUFFER_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
 class ParquetReader:
     """Reads the row groups of one part."""
 
-    def __init__(self, path: Path, part: Part, config: Config) -> None:
-        self._path = path
+    def __init__(self, source: Source, part: Part, options: ReadOptions) -> None:
+        self._source = source
         self._part = part
-        self._text_field = config.text_field
-        self._id_field = config.id_field
-        self._limit = config.max_document_bytes
+        self._options = options
         self._row_bytes = 0
         """Of the row group before: looking into each one first means to decompress its first page twice."""
 
     def blocks(self, offset: int | None) -> Iterator[Block]:
-        try:
-            file = pq.ParquetFile(self._path, pre_buffer=False, memory_map=False, buffer_size=BUFFER_BYTES)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            _raise_if_unreadable(error)
-            yield _broken(0, 0, f"the Parquet footer cannot be read: {error}", self._size())
-            return
-        with file:
-            row = 0
-            end = file.num_row_groups if self._part.end is None else self._part.end
-            for group in range(self._part.start, end):
-                rows = _rows(file, group)
-                if offset is None or row + rows > offset:
-                    yield from self._group(file, group, row, offset or 0)
-                row += rows
+        size = self._source.stat.size
+        with _arrow_file(self._source) as opened:
+            try:
+                file = pq.ParquetFile(opened, pre_buffer=False, memory_map=False, buffer_size=BUFFER_BYTES)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                _raise_if_unreadable(error)
+                yield self._broken(0, 0, f"the Parquet footer cannot be read: {error}", size)
+                return
+            with file:
+                row = 0
+                end = file.num_row_groups if self._part.end is None else self._part.end
+                for group in range(self._part.start, end):
+                    rows = _rows(file, group)
+                    if offset is None or row + rows > offset:
+                        yield from self._group(file, group, row, offset or 0)
+                    row += rows
 
     def _group(self, file: pq.ParquetFile, group: int, first: int, offset: int) -> Iterator[Block]:
         """The rows of one row group from row `offset` of the part on; where it breaks, the rest is rejected."""
         rows = _rows(file, group)
-        consumed = self._size() // max(1, file.num_row_groups)
+        consumed = self._source.stat.size // max(1, file.num_row_groups)
         columns, problem = self._columns(file)
         if problem:
-            yield _broken(first, rows, problem, consumed, Reason.NO_TEXT_FIELD)
+            yield self._broken(first, rows, problem, consumed, Reason.NO_TEXT_FIELD)
             return
         row = first
         try:
@@ -69,18 +72,18 @@ class ParquetReader:
             for batch in file.iter_batches(count, [group], columns, use_threads=False):
                 held += batch.nbytes
                 if row + batch.num_rows > first + rows:
-                    raise ValueError(f"it holds more than the {rows:,} rows that the footer tells of")
+                    raise ValueError(f"it holds more than the {rows:,} rows the footer declares")
                 for piece in _halves(batch, BATCH_BYTES):
                     if (skip := max(0, min(offset - row, piece.num_rows))) < piece.num_rows:
                         share = consumed * (piece.num_rows - skip) // max(1, rows)
-                        yield Block(offset=row + skip, data=piece.slice(skip), consumed=share)
+                        yield RowsBlock(row + skip, share, piece.slice(skip), self._options)
                     row += piece.num_rows
             self._row_bytes = held // max(1, rows)
             if row < first + rows:
-                raise ValueError(f"it holds {row - first:,} of the {rows:,} rows that the footer tells of")
+                raise ValueError(f"it holds {row - first:,} of the {rows:,} rows the footer declares")
         except (pa.ArrowException, OSError, ValueError) as error:
             _raise_if_unreadable(error)
-            yield _broken(row, first + rows - row, f"row group {group} cannot be read: {error}", 0)
+            yield self._broken(row, first + rows - row, f"row group {group} cannot be read: {error}", 0)
 
     def _batch_rows(self, file: pq.ParquetFile, group: int, columns: list[str]) -> int:
         """How many rows make about a block, by the texts of the row group before or of the first few rows.
@@ -95,28 +98,49 @@ class ParquetReader:
             self._row_bytes = probe.nbytes // max(1, probe.num_rows) if probe is not None else 0
         return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, self._row_bytes), MAX_BATCH_BYTES // average))
 
-    def _size(self) -> int:
-        return self._path.stat().st_size
-
     def _columns(self, file: pq.ParquetFile) -> tuple[list[str], str | None]:
         schema = file.schema_arrow
-        if not has_field(schema, self._text_field):
+        text_field, id_field = self._options.text_field, self._options.id_field
+        if not has_field(schema, text_field):
             known = ", ".join(schema.names[:12])
-            return [], f"there is no column {self._text_field!r}; the columns are: {known}"
-        columns = [self._text_field]
-        if self._id_field is not None and has_field(schema, self._id_field):
-            columns.append(self._id_field)
-        return columns, None
+            return [], f"there is no column {text_field!r}; the columns are: {known}"
+        return [text_field, *([id_field] if id_field is not None and has_field(schema, id_field) else [])], None
 
-    def parse(self, block: Block) -> Documents:
-        if block.broken is not None:
-            rejects, records = [block.broken], block.broken.records
-            return Documents(
-                texts=[], numbers=[], ids=self._ids(None, []), records=records, lines=block.data, rejects=rejects
-            )
-        batch: pa.RecordBatch = block.data
-        result = Documents(texts=[], numbers=[], ids=None, records=batch.num_rows, lines=batch.num_rows)
-        column = leaf_of(batch, self._text_field)
+    def _broken(
+        self, row: int, rows: int, detail: str, consumed: int, reason: Reason = Reason.CORRUPT_FILE
+    ) -> BrokenRowsBlock:
+        """A reject in place of so many rows; of none, it still counts as one record that was lost."""
+        reject = Reject(record=0, offset=row, reason=reason, detail=detail, records=max(1, rows))
+        return BrokenRowsBlock(row, consumed, rows, reject, with_ids=self._options.id_field is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRowsBlock(Block):
+    """Rows that could not be read."""
+
+    rows: int
+    reject: Reject
+    with_ids: bool
+
+    def parse(self) -> Documents:
+        ids: list[bytes] | None = [] if self.with_ids else None
+        records = self.reject.records
+        return Documents(
+            texts=[], numbers=[], document_ids=ids, records=records, lines=self.rows, rejects=[self.reject]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowsBlock(Block):
+    """A few rows."""
+
+    batch: pa.RecordBatch
+    options: ReadOptions
+
+    def parse(self) -> Documents:
+        count = self.batch.num_rows
+        result = Documents(texts=[], numbers=[], document_ids=None, records=count, lines=count)
+        column = leaf_of(self.batch, self.options.text_field)
         numbers: list[int] = []
         for number, value in enumerate(raw_values(column)):
             parsed = self._text(value)
@@ -129,24 +153,25 @@ class ParquetReader:
             else:
                 reason, detail, head = parsed
                 result.rejects.append(
-                    Reject(record=number, offset=block.offset + number, reason=reason, detail=detail, head=head)
+                    Reject(record=number, offset=self.offset + number, reason=reason, detail=detail, head=head)
                 )
         result.numbers = numbers
-        result.ids = self._ids(batch, numbers)
+        result.document_ids = self._ids(numbers)
         return result
 
-    def _ids(self, batch: pa.RecordBatch | None, numbers: list[int]) -> list[bytes] | None:
-        if self._id_field is None:
+    def _ids(self, numbers: list[int]) -> list[bytes] | None:
+        id_field = self.options.id_field
+        if id_field is None:
             return None
-        if batch is None or not has_field(batch.schema, self._id_field):
+        if not has_field(self.batch.schema, id_field):
             return [b"null"] * len(numbers)
-        values = _salvaged(leaf_of(batch, self._id_field), lambda column: _times_as_text(column).to_pylist())
+        values = _salvaged(leaf_of(self.batch, id_field), lambda column: _times_as_text(column).to_pylist())
         return [b"null" if isinstance(values[n], Exception) else to_json(values[n]) for n in numbers]
 
     def _text(self, value: object) -> str | tuple[Reason, str, bytes]:
         if isinstance(value, bytes):
-            if len(value) > self._limit:
-                detail = f"the text has {len(value):,} bytes, more than --max-document-bytes {self._limit:,}"
+            if len(value) > (limit := self.options.max_document_bytes):
+                detail = f"the text has {len(value):,} bytes, more than --max-document-bytes {limit:,}"
                 return Reason.TOO_LARGE, detail, value[:PREVIEW_BYTES]
             try:
                 return value.decode()
@@ -237,19 +262,27 @@ def _halves(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _broken(row: int, rows: int, detail: str, consumed: int, reason: Reason = Reason.CORRUPT_FILE) -> Block:
-    """A reject in place of so many rows; of none, it still counts as one record that was lost."""
-    reject = Reject(record=0, offset=row, reason=reason, detail=detail, records=max(1, rows))
-    return Block(offset=row, data=rows, consumed=consumed, broken=reject)
-
-
 def _rows(file: pq.ParquetFile, group: int) -> int:
     return max(0, int(file.metadata.row_group(group).num_rows))
 
 
-def count_row_groups(path: Path) -> int:
+def count_row_groups(inputs: Reading, name: str) -> int:
     """How many row groups a file has; 1 if it cannot be told, reading it will say why."""
     try:
-        return int(pq.read_metadata(path).num_row_groups)
+        with inputs.open(name) as source, _arrow_file(source) as file:
+            return int(pq.read_metadata(file).num_row_groups)
     except (pa.ArrowException, OSError, ValueError):
         return 1
+
+
+@contextmanager
+def _arrow_file(source: Source) -> Iterator[pa.NativeFile]:
+    """An opened source for Arrow. Of a file of this machine it reads by itself, without Python's lock."""
+    try:
+        # The very file that was opened, whatever its name is by now.
+        file = pa.OSFile(f"/dev/fd/{source.fileno()}", "r")  # type: ignore[attr-defined]
+    except (AttributeError, OSError):  # not a file of this machine, or a machine without /proc
+        yield pa.PythonFile(source, "r")  # type: ignore[arg-type]  # not closed: that would close the source
+        return
+    with file:
+        yield file

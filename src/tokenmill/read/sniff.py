@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-import stat
-from pathlib import Path
-from typing import BinaryIO
-
-import xxhash
 
 from tokenmill.read.decompress import BrokenStreamError, pieces
-from tokenmill.records import Codec, Format, InputFile
-
-EDGE_BYTES = 64 << 10
+from tokenmill.read.formats import CODEC_SUFFIXES, FORMAT_SUFFIXES
+from tokenmill.read.source import EDGE_BYTES, fingerprint_of
+from tokenmill.records import Codec, Format, InputFile, Inspected
+from tokenmill.storage.base import Reading, Source
 
 _MAGIC = (
     (b"\x1f\x8b", Codec.GZIP),
@@ -23,80 +18,57 @@ _MAGIC = (
     (b"BZh", Codec.BZIP2),
     (b"\xfd7zXZ\x00", Codec.XZ),
 )
-_CODEC_SUFFIXES = {
-    ".gz": Codec.GZIP,
-    ".zst": Codec.ZSTD,
-    ".zstd": Codec.ZSTD,
-    ".bz2": Codec.BZIP2,
-    ".xz": Codec.XZ,
-}
-_FORMAT_SUFFIXES = {
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
-    ".jsonlines": Format.JSONL,
-    ".txt": Format.TEXT,
-    ".text": Format.TEXT,
-    ".parquet": Format.PARQUET,
-    ".pq": Format.PARQUET,
-}
 
 
-class NotAnInputError(Exception):
+class _NotAnInputError(Exception):
     """The file is none of the formats that tokenmill reads."""
 
 
-def inspect(path: Path, name: str) -> tuple[InputFile, str | None]:
+def inspect_file(inputs: Reading, name: str) -> Inspected:
     """Look at a file once: its format, codec and fingerprint, and a remark if the name says something else."""
+    try:
+        return _inspect(inputs, name)
+    except _NotAnInputError as error:
+        return Inspected(None, str(error))
+
+
+def _inspect(inputs: Reading, name: str) -> Inspected:
     named_codec, named_format = _by_name(name)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise NotAnInputError("not a regular file")  # opening a pipe would wait for ever
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(EDGE_BYTES)
+        if not inputs.stat(name).is_file:
+            raise _NotAnInputError("not a regular file")  # opening a pipe would wait for ever
+        with inputs.open(name) as source:
+            size = source.stat.size
+            head = source.read(EDGE_BYTES)
             codec = _codec(head) if head else named_codec
-            file.seek(0)
-            text, whole = _decompress_head(file, codec)
-            fingerprint = fingerprint_of(file, size, head)
+            source.seek(0)
+            text, whole = _decompress_head(source, codec)
+            fingerprint = fingerprint_of(source, head)
     except OSError as error:
-        if named_format is None and not name.endswith((".json", *_CODEC_SUFFIXES)):
-            raise NotAnInputError(f"cannot be read, and its name is no input's: {error.strerror}") from error
-        unread = InputFile(
-            name=name,
-            size=0,
-            fingerprint="",
-            format=named_format or Format.JSONL,
-            codec=named_codec,
-            problem=error.strerror or str(error),
-        )
-        return unread, None
+        if named_format is None and not name.endswith((".json", *CODEC_SUFFIXES)):
+            raise _NotAnInputError(f"cannot be read, and its name is no input's: {error.strerror}") from error
+        problem = error.strerror or str(error)
+        format_ = named_format or Format.JSONL
+        unread = InputFile(name=name, size=0, fingerprint="", format=format_, codec=named_codec, problem=problem)
+        return Inspected(unread)
     format_ = _format(head, text, whole, named_format, name)
-    note = None
+    remark = None
     if codec is not named_codec:
-        note = f"the name says {named_codec}, the content is {codec}"
+        remark = f"the name says {named_codec}, the content is {codec}"
     elif named_format not in (None, format_):
-        note = f"the name says {named_format}, the content is {format_}"
-    return InputFile(name=name, size=size, fingerprint=fingerprint, format=format_, codec=codec), note
-
-
-def fingerprint_of(file: io.BufferedReader, size: int, head: bytes | None = None) -> str:
-    """A cheap identity of the content: XXH3-128 of the size and the first and last 64 KiB."""
-    if head is None:
-        file.seek(0)
-        head = file.read(EDGE_BYTES)
-    file.seek(max(0, size - EDGE_BYTES))
-    return xxhash.xxh3_128_hexdigest(b"%d:" % size + head + file.read(EDGE_BYTES))
+        remark = f"the name says {named_format}, the content is {format_}"
+    return Inspected(InputFile(name=name, size=size, fingerprint=fingerprint, format=format_, codec=codec), remark)
 
 
 def _by_name(name: str) -> tuple[Codec, Format | None]:
-    codec = _CODEC_SUFFIXES.get(os.path.splitext(name.lower())[1], Codec.PLAIN)
-    return codec, _FORMAT_SUFFIXES.get(os.path.splitext(_stem(name))[1])
+    codec = CODEC_SUFFIXES.get(os.path.splitext(name.lower())[1], Codec.PLAIN)
+    return codec, FORMAT_SUFFIXES.get(os.path.splitext(_stem(name))[1])
 
 
 def _stem(name: str) -> str:
     """The name without the suffix of a codec: "a.json.gz" -> "a.json"."""
     stem, suffix = os.path.splitext(name.lower())
-    return stem if suffix in _CODEC_SUFFIXES else name.lower()
+    return stem if suffix in CODEC_SUFFIXES else name.lower()
 
 
 def _codec(head: bytes) -> Codec:
@@ -118,11 +90,11 @@ def _format(head: bytes, text: bytes, whole: bool, named: Format | None, name: s
     if not text and is_json:
         return Format.JSONL
     if text.lstrip()[:1] in (b"{", b"["):
-        raise NotAnInputError("JSON, but not one object per line")
-    raise NotAnInputError("not JSON Lines, Parquet or .txt")
+        raise _NotAnInputError("JSON, but not one object per line")
+    raise _NotAnInputError("not JSON Lines, Parquet or .txt")
 
 
-def _decompress_head(file: BinaryIO, codec: Codec) -> tuple[bytes, bool]:
+def _decompress_head(file: Source, codec: Codec) -> tuple[bytes, bool]:
     """The first bytes of the content, and whether that is all of it.
 
     A block of bzip2 gives nothing before all of its up to 900 kB are read, so it is the output that is bounded.

@@ -4,53 +4,63 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 
-from tokenmill.config import Config
+from tokenmill.config import ReadOptions
+from tokenmill.read.block import Block
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.lines import BOM
-from tokenmill.records import PREVIEW_BYTES, Block, Codec, Documents, Reason, Reject
+from tokenmill.records import PREVIEW_BYTES, Codec, Documents, Reason, Reject
+from tokenmill.storage.base import Source
 
 
 class TextReader:
     """Reads a whole file as one record."""
 
-    def __init__(self, path: Path, codec: Codec, config: Config) -> None:
-        self._path = path
+    def __init__(self, source: Source, codec: Codec, options: ReadOptions) -> None:
+        self._source = source
         self._codec = codec
-        self._limit = config.max_document_bytes
-        self._with_ids = config.id_field is not None
+        self._limit = options.max_document_bytes
+        self._with_ids = options.id_field is not None
 
     def blocks(self, offset: int | None) -> Iterator[Block]:  # noqa: ARG002 - there is one block, at 0
         held: list[bytes] = []
         size = 0
         broken: Reject | None = None
-        with self._path.open("rb", buffering=0) as file:
-            try:
-                for piece in pieces(file, self._codec):
-                    held.append(piece)
-                    size += len(piece)
-                    if size > self._limit:
-                        broken = _too_large(self._limit, held[0])
-                        held = []
-                        break
-            except BrokenStreamError as error:
-                broken = _reject(error.reason, error.detail, b"".join(held), offset=size)
-            yield Block(offset=0, data=b"".join(held), consumed=self._path.stat().st_size, broken=broken)
+        try:
+            for piece in pieces(self._source, self._codec):
+                held.append(piece)
+                size += len(piece)
+                if size > self._limit:
+                    broken = _too_large(self._limit, held[0])
+                    held = []
+                    break
+        except BrokenStreamError as error:
+            broken = _reject(error.reason, error.detail, b"".join(held), offset=size)
+        yield TextBlock(0, self._source.stat.size, b"".join(held), broken, self._with_ids)
 
-    def parse(self, block: Block) -> Documents:
-        """One document; where the file breaks off, what came before the break is a document and the break a reject."""
-        result = Documents(texts=[], numbers=[0], ids=None, records=0, lines=1)
-        if block.broken:
+
+@dataclass(frozen=True, slots=True)
+class TextBlock(Block):
+    """A file's text; where the file breaks off, what came before the break, and the break."""
+
+    data: bytes
+    broken: Reject | None
+    with_ids: bool
+
+    def parse(self) -> Documents:
+        """One document; what came before a break is a document, too, and the break a reject."""
+        result = Documents(texts=[], numbers=[0], document_ids=None, records=0, lines=1)
+        if self.broken:
             result.records += 1
-            result.rejects.append(block.broken)
-        if block.data or not block.broken:
+            result.rejects.append(self.broken)
+        if self.data or not self.broken:
             result.records += 1
-            self._take(block.data, result, whole=not block.broken)
+            self._take(self.data, result, whole=not self.broken)
         if not result.texts:
             result.numbers = []
-        if self._with_ids:
-            result.ids = [b"null"] * len(result.texts)
+        if self.with_ids:
+            result.document_ids = [b"null"] * len(result.texts)
         return result
 
     def _take(self, data: bytes, result: Documents, *, whole: bool) -> None:

@@ -1,0 +1,47 @@
+"""Raw material for one parse: whole lines, or rows, of one part of a file.
+
+A reader makes blocks one after another (it does the I/O and the decompression); what is in a block is parsed later, by
+any thread, for `parse` depends on the block alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from tokenmill.records import Documents
+
+
+@dataclass(frozen=True, slots=True)
+class Block(ABC):
+    """`offset` is where it starts (bytes into the decompressed file; rows for Parquet), `consumed` how many bytes of
+    the input file were read for it.
+    """
+
+    offset: int
+    consumed: int
+
+    @abstractmethod
+    def parse(self) -> Documents:
+        """What it holds."""
+
+    def parse_plainly(self) -> Documents:
+        """The same by the plainest way there is, to check the quick one."""
+        return self.parse()
+
+    def offset_of(self, record: int) -> int:
+        """Where a record of the block begins; only rejects need it, so it is looked for only then."""
+        return self.offset + record
+
+    def release(self) -> None:  # noqa: B027 - most blocks have memory of their own
+        """The block has been parsed: whoever lent its memory can have it back."""
+
+
+class Reader(Protocol):
+    """Reads one part of one opened file."""
+
+    def blocks(self, offset: int | None) -> Iterator[Block]:
+        """Blocks from the start of the part, or from a block's `offset` when a checkpoint is resumed."""
+        ...

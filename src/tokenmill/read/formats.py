@@ -1,0 +1,79 @@
+"""The input formats there are: how a file of each is recognized, read, and cut into parts.
+
+A new format is a module beside this one, a member of `Format` (records.py), a suffix below, and a branch in
+`open_reader`, `text_bytes` and `cuts`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import assert_never
+
+from tokenmill.config import ReadOptions
+from tokenmill.read.block import Reader
+from tokenmill.read.ring import Ring
+from tokenmill.records import Codec, Format, InputFile, Part
+from tokenmill.storage.base import Reading, Source
+
+CODEC_SUFFIXES = {
+    ".gz": Codec.GZIP,
+    ".zst": Codec.ZSTD,
+    ".zstd": Codec.ZSTD,
+    ".bz2": Codec.BZIP2,
+    ".xz": Codec.XZ,
+}
+FORMAT_SUFFIXES = {
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".jsonlines": Format.JSONL,
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+}
+
+# Rough size of the text in a byte of the file; it only steers how files are grouped.
+_EXPANSION = {Codec.PLAIN: 1, Codec.GZIP: 3, Codec.ZSTD: 3, Codec.BZIP2: 4, Codec.XZ: 4}
+_PARQUET_EXPANSION = 2
+
+
+def preload(format_: Format) -> None:
+    """Load what reading this format takes, at a time when that is free."""
+    if format_ is Format.PARQUET:  # no mutant: only speed depends on it
+        import_module("tokenmill.read.parquet")  # no mutant: only speed depends on it
+
+
+def open_reader(source: Source, file: InputFile, part: Part, options: ReadOptions, ring: Ring | None = None) -> Reader:
+    """The reader for a part, by the format of its file."""
+    # Imported here: pyarrow takes 60 MB and 0.2 s, which a JSONL corpus need not pay.
+    if file.format is Format.PARQUET:
+        from tokenmill.read.parquet import ParquetReader
+
+        return ParquetReader(source, part, options)
+    if file.format is Format.TEXT:
+        from tokenmill.read.text import TextReader
+
+        return TextReader(source, file.codec, options)
+    if file.format is Format.JSONL:
+        from tokenmill.read.jsonl import JsonlReader
+
+        return JsonlReader(source, file.codec, part, options, ring)
+    assert_never(file.format)
+
+
+def text_bytes(file: InputFile) -> int:
+    """About how much text a file holds."""
+    factor = _PARQUET_EXPANSION if file.format is Format.PARQUET else _EXPANSION[file.codec]
+    return file.size * factor
+
+
+def cuts(inputs: Reading, file: InputFile, wanted: int) -> list[int]:
+    """Where to cut a file into about so many parts: [0, 5, 10] makes two. Without an inner cut it stays whole."""
+    if file.format is Format.JSONL and file.codec is Codec.PLAIN:
+        return [file.size * i // wanted for i in range(wanted + 1)]
+    if file.format is Format.PARQUET:
+        from tokenmill.read.parquet import count_row_groups
+
+        groups = count_row_groups(inputs, file.name)
+        return sorted({groups * i // wanted for i in range(wanted + 1)})
+    return []

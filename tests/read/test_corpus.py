@@ -1,0 +1,23 @@
+"""What planning asks of the inputs is answered from the files below one root."""
+
+from __future__ import annotations
+
+from tests.conftest import texts
+from tests.support.sources import parquet_file
+from tokenmill.read.corpus import Corpus
+from tokenmill.records import Codec, Format, Inspected
+from tokenmill.storage.memory import MemoryStorage
+
+
+def test_a_corpus_knows_its_files() -> None:
+    parquet = parquet_file(["a", "b", "c"], row_group_size=1)
+    corpus = Corpus(MemoryStorage({"a/b.jsonl": texts("a"), "c.parquet": parquet, "d.md": b"# read me"}))
+    lines, table = corpus.inspect("a/b.jsonl").file, corpus.inspect("c.parquet").file
+    assert lines is not None
+    assert table is not None
+    assert (lines.name, lines.format, lines.codec) == ("a/b.jsonl", Format.JSONL, Codec.PLAIN)
+    assert (table.name, table.format) == ("c.parquet", Format.PARQUET)
+    assert corpus.inspect("d.md") == Inspected(None, "not JSON Lines, Parquet or .txt")
+    assert (corpus.text_bytes(lines), corpus.text_bytes(table)) == (lines.size, 2 * table.size)
+    assert corpus.cuts(lines, 2) == [0, lines.size // 2, lines.size]
+    assert corpus.cuts(table, 3) == [0, 1, 2, 3]

@@ -1,0 +1,214 @@
+"""What a file is taken for: by its first bytes, by its name where they leave it open, and why it may be no input."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import lzma
+import os
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from tests.conftest import texts
+from tests.support.sources import opened, parquet_file
+from tokenmill.read.sniff import inspect_file
+from tokenmill.read.source import EDGE_BYTES, fingerprint_of
+from tokenmill.records import Codec, Format, InputFile, Inspected
+from tokenmill.storage.local import LocalStorage
+from tokenmill.storage.memory import MemoryStorage
+
+LINE = texts("a")
+PARQUET = parquet_file(["a"])
+NOISE = random.Random(1).randbytes(200_000)
+
+
+def named_only(value: object) -> str:
+    """Ids of parameters that are the same in every process: names, not contents."""
+    return "" if isinstance(value, bytes) else str(value)
+
+
+def inspect(name: str, data: bytes) -> Inspected:
+    return inspect_file(MemoryStorage({name: data}), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "format_", "codec"),
+    [
+        ("a.jsonl", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.JSONL", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.ndjson", b"broken\n", Format.JSONL, Codec.PLAIN),
+        ("a.jsonlines", b"broken\n", Format.JSONL, Codec.PLAIN),
+        ("a.json", LINE, Format.JSONL, Codec.PLAIN),
+        ("a.jsonl.gz", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP),
+        ("a.json.gz", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP),
+        ("a.jsonl.zst", zstd.compress(LINE), Format.JSONL, Codec.ZSTD),
+        ("a.jsonl.zstd", zstd.compress(LINE), Format.JSONL, Codec.ZSTD),
+        ("a.jsonl.bz2", bz2.compress(LINE), Format.JSONL, Codec.BZIP2),
+        ("a.jsonl.xz", lzma.compress(LINE), Format.JSONL, Codec.XZ),
+        ("a.gz", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP),
+        ("a.txt", b"plain text", Format.TEXT, Codec.PLAIN),
+        ("a.text", b"plain text", Format.TEXT, Codec.PLAIN),
+        ("a.txt.gz", gzip.compress(b"plain text", mtime=0), Format.TEXT, Codec.GZIP),
+        ("a.parquet", PARQUET, Format.PARQUET, Codec.PLAIN),
+        ("a.pq", PARQUET, Format.PARQUET, Codec.PLAIN),
+        ("a", PARQUET, Format.PARQUET, Codec.PLAIN),
+        ("broken.jsonl", b"broken\n", Format.JSONL, Codec.PLAIN),
+        ("broken.jsonl.gz", gzip.compress(LINE)[:10], Format.JSONL, Codec.GZIP),
+        ("broken.parquet", b"broken", Format.PARQUET, Codec.PLAIN),
+        ("empty.jsonl", b"", Format.JSONL, Codec.PLAIN),
+        ("empty.json", b"", Format.JSONL, Codec.PLAIN),
+        ("begins-broken.json", b"broken\n" + LINE, Format.JSONL, Codec.PLAIN),
+        ("begins-blank.json", b"\n \n" + LINE, Format.JSONL, Codec.PLAIN),
+        ("marked.json", b"\xef\xbb\xbf" + LINE, Format.JSONL, Codec.PLAIN),
+        ("no-suffix", LINE, Format.JSONL, Codec.PLAIN),
+        ("no-newline", LINE.rstrip(b"\n"), Format.JSONL, Codec.PLAIN),
+        ("large.json.bz2", bz2.compress(LINE * 100_000), Format.JSONL, Codec.BZIP2),
+        ("long-line.json.zst", zstd.compress(texts(NOISE.hex())), Format.JSONL, Codec.ZSTD),
+        ("empty.jsonl.gz", b"", Format.JSONL, Codec.GZIP),
+        ("long-line.json", b'{ "text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
+        ("long-line.jsonl", b'{"text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
+    ],
+    ids=named_only,
+)
+def test_a_file_is_what_its_first_bytes_say(name: str, data: bytes, format_: Format, codec: Codec) -> None:
+    fingerprint = fingerprint_of(opened(data))
+    file = InputFile(name=name, size=len(data), fingerprint=fingerprint, format=format_, codec=codec)
+    assert inspect(name, data) == Inspected(file)
+
+
+@pytest.mark.parametrize("kind", range(16))
+def test_zstd_may_begin_with_any_kind_of_skippable_frame(kind: int) -> None:
+    """As tools for seeking and signing write it."""
+    frame = struct.pack("<II", 0x184D2A50 + kind, 5) + b"?" * 5
+    found = inspect("a.jsonl.zst", frame + zstd.compress(LINE))
+    assert found.file is not None
+    assert (found.file.format, found.file.codec, found.remark) == (Format.JSONL, Codec.ZSTD, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "format_", "codec", "said"),
+    [
+        ("a.jsonl.zst", LINE, Format.JSONL, Codec.PLAIN, "the name says zstd, the content is plain"),
+        ("a.jsonl", gzip.compress(LINE, mtime=0), Format.JSONL, Codec.GZIP, "the name says plain, the content is gzip"),
+        ("a.jsonl.gz", zstd.compress(LINE), Format.JSONL, Codec.ZSTD, "the name says gzip, the content is zstd"),
+        ("a.txt", LINE, Format.JSONL, Codec.PLAIN, "the name says text, the content is jsonl"),
+        ("a.jsonl", PARQUET, Format.PARQUET, Codec.PLAIN, "the name says jsonl, the content is parquet"),
+    ],
+    ids=named_only,
+)
+def test_a_name_that_says_otherwise_is_reported(
+    name: str, data: bytes, format_: Format, codec: Codec, said: str
+) -> None:
+    found = inspect(name, data)
+    assert found.file is not None
+    assert (found.file.format, found.file.codec, found.remark) == (format_, codec, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("README.md", b"# read me", "not JSON Lines, Parquet or .txt"),
+        ("empty", b"", "not JSON Lines, Parquet or .txt"),
+        ("app.log", b'started\n{"text": "a"}\nended\n', "not JSON Lines, Parquet or .txt"),
+        ("broken.gz", gzip.compress(LINE)[:10], "not JSON Lines, Parquet or .txt"),
+        ("numbers.json", b"1\n2\n", "not JSON Lines, Parquet or .txt"),
+        ("deep.json", b'{"a":' * 10_000 + b"\n", "JSON, but not one object per line"),
+        ("dataset_info.json", b'{\n  "features": {}\n}\n', "JSON, but not one object per line"),
+        ("array.json", b' [\n{"text": "a"},\n{"text": "b"}\n]\n', "JSON, but not one object per line"),
+        ("one-line.json", b'[{"text": "a"}]', "JSON, but not one object per line"),
+        ("cut.json", b'{"text": "a', "JSON, but not one object per line"),
+        ("registry.json", b'{\n"all": [\n{"n": 1},\n{"n": 2},\n{"n": 3}\n]}\n', "JSON, but not one object per line"),
+    ],
+    ids=named_only,
+)
+def test_a_file_of_another_kind_is_not_an_input(name: str, data: bytes, why: str) -> None:
+    assert inspect(name, data) == Inspected(None, why)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "is_input"), [(2, 2, True), (2, 3, False), (3, 2, True)], ids=["half", "less", "more"]
+)
+def test_a_json_file_that_begins_broken_is_an_input_if_half_of_its_lines_are_objects(
+    good: int, bad: int, is_input: bool
+) -> None:
+    lines = b"broken\n" * bad + LINE * good
+    assert (inspect("a.json", lines).file is not None) == is_input
+    assert inspect("a", lines).file is None  # which says nothing of JSON
+
+
+def test_a_line_that_the_first_bytes_cut_off_does_not_count_behind_whole_ones() -> None:
+    cut_off = b'{"text": "' + b"x" * EDGE_BYTES
+    assert inspect("a.json", b"broken\n" + cut_off).file is None
+    assert inspect("a.json", b"broken\n" + LINE + cut_off).file is None
+    assert inspect("a.json", b"broken\n" + LINE * 2 + cut_off).file is not None
+
+
+def test_something_that_is_not_a_file_is_not_opened(tmp_path: Path) -> None:
+    """A pipe would wait for whoever writes to it."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name in ("pipe.jsonl", "folder.jsonl"):
+        assert inspect_file(LocalStorage(tmp_path), name) == Inspected(None, "not a regular file")
+
+
+# files that cannot be read
+
+
+def unread(name: str, format_: Format, codec: Codec, problem: str) -> Inspected:
+    return Inspected(InputFile(name=name, size=0, fingerprint="", format=format_, codec=codec, problem=problem))
+
+
+@pytest.mark.parametrize(
+    ("name", "format_", "codec"),
+    [
+        ("a.jsonl", Format.JSONL, Codec.PLAIN),
+        ("a.txt", Format.TEXT, Codec.PLAIN),
+        ("a.parquet", Format.PARQUET, Codec.PLAIN),
+        ("a.json", Format.JSONL, Codec.PLAIN),
+        ("a.json.gz", Format.JSONL, Codec.GZIP),
+        ("a.zst", Format.JSONL, Codec.ZSTD),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_what_its_name_says(
+    tmp_path: Path, name: str, format_: Format, codec: Codec
+) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    found = inspect_file(LocalStorage(tmp_path), name)
+    assert found == unread(name, format_, codec, "No such file or directory")
+
+
+@pytest.mark.parametrize("name", ["README.md", "no-suffix", "a.log"])
+def test_a_file_that_cannot_be_read_and_is_not_named_like_an_input_is_not_one(name: str) -> None:
+    found = inspect_file(MemoryStorage(), name)
+    assert found == Inspected(None, "cannot be read, and its name is no input's: No such file or directory")
+
+
+def test_a_link_that_leads_to_itself_or_below_a_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(LINE)
+    (tmp_path / "itself.jsonl").symlink_to(tmp_path / "itself.jsonl")
+    (tmp_path / "below.txt").symlink_to(tmp_path / "a.jsonl" / "x")
+    inputs = LocalStorage(tmp_path)
+    assert inspect_file(inputs, "itself.jsonl") == unread(
+        "itself.jsonl", Format.JSONL, Codec.PLAIN, "Too many levels of symbolic links"
+    )
+    assert inspect_file(inputs, "below.txt") == unread("below.txt", Format.TEXT, Codec.PLAIN, "Not a directory")
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [(OSError(errno.EIO, "Input/output error"), "Input/output error"), (OSError("odd"), "odd")],
+    ids=["of the system", "of a library"],
+)
+@pytest.mark.parametrize("fails", ["stat", "open", "read"])
+def test_a_look_at_a_file_that_fails_is_its_problem(fails: str, error: OSError, problem: str) -> None:
+    def watch(operation: str, _: str) -> None:
+        if operation == fails:
+            raise error
+
+    found = inspect_file(MemoryStorage({"a.jsonl": LINE}, watch), "a.jsonl")
+    assert found == unread("a.jsonl", Format.JSONL, Codec.PLAIN, problem)
