@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.concat import Packer, frame
+from tokenmill.concat import Packer, Records, frame
 from tokenmill.records import SIDECAR_DTYPE, PackedRows, TokenBatch
 
 U2 = np.dtype("<u2")
@@ -20,18 +20,16 @@ def batch(*documents: list[int]) -> TokenBatch:
     return TokenBatch(np.array([i for d in documents for i in d], np.uint32), offsets.astype(np.int64))
 
 
-def sources(count: int, first: int = 0) -> np.ndarray:
-    docs = np.zeros(count, SIDECAR_DTYPE)
-    docs["record"] = np.arange(first, first + count)
-    return docs
+def numbers(start: int, stop: int) -> Records:
+    return np.arange(start, stop, dtype=np.int64)
 
 
 def pack(packer: Packer, *documents: list[int]) -> list[PackedRows]:
-    return list(packer.add(batch(*documents), sources(len(documents)), []))
+    return list(packer.add(batch(*documents), 0, numbers(0, len(documents)), []))
 
 
 def summary(pieces: list[PackedRows]) -> list[tuple[list[int], list[int], bool]]:
-    return [(p.tokens.tolist(), p.docs["end"].tolist(), p.full) for p in pieces]
+    return [(p.token_ids.tolist(), p.documents["end"].tolist(), p.full) for p in pieces]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +62,7 @@ def test_packer_pads_the_last_row_and_keeps_its_documents() -> None:
     packer = Packer(seq_len=4, rows_per_chunk=100, dtype=U2, eos=0)
     assert pack(packer, [7, 7]) == []
     (last,) = packer.pad(99)
-    assert (last.tokens.tolist(), last.docs["end"].tolist(), last.padding) == ([7, 7, 0, 99], [3], 1)
+    assert (last.token_ids.tolist(), last.documents["end"].tolist(), last.padding) == ([7, 7, 0, 99], [3], 1)
 
 
 def test_packer_pads_nothing_when_the_last_row_is_full() -> None:
@@ -96,10 +94,10 @@ def test_packer_puts_a_document_that_ends_with_the_chunk_into_that_chunk() -> No
 
 def test_packer_gives_ids_to_the_chunk_in_which_the_document_ends() -> None:
     packer = Packer(seq_len=2, rows_per_chunk=1, dtype=U2, eos=0)
-    pieces = packer.add(batch([1], [2, 2], [3]), sources(3), [b"a", b"b", b"c"])
-    assert [p.ids for p in pieces] == [[b"a"], [], [b"b"]]
+    pieces = packer.add(batch([1], [2, 2], [3]), 0, numbers(0, 3), [b"a", b"b", b"c"])
+    assert [p.document_ids for p in pieces] == [[b"a"], [], [b"b"]]
     (last,) = packer.pad(9)
-    assert last.ids == [b"c"]
+    assert last.document_ids == [b"c"]
 
 
 @given(
@@ -118,18 +116,18 @@ def test_unpacking_what_was_packed_gives_the_documents_back(
     records = 0
     for b in batches:
         ids = [b"%d" % n for n in range(records, records + len(b))]
-        pieces += packer.add(batch(*b), sources(len(b), records), ids)
+        pieces += packer.add(batch(*b), 0, numbers(records, records + len(b)), ids)
         records += len(b)
     pieces += packer.pad(999)
-    assert [r for p in pieces for r in p.docs["record"].tolist()] == list(range(records))
-    assert [i for p in pieces for i in p.ids] == [b"%d" % n for n in range(records)]
-    assert all(len(p.ids) == len(p.docs) for p in pieces)
-    assert sum(p.padding for p in pieces) == -sum(len(p.tokens) - p.padding for p in pieces) % seq_len
+    assert [r for p in pieces for r in p.documents["record"].tolist()] == list(range(records))
+    assert [i for p in pieces for i in p.document_ids] == [b"%d" % n for n in range(records)]
+    assert all(len(p.document_ids) == len(p.documents) for p in pieces)
+    assert sum(p.padding for p in pieces) == -sum(len(p.token_ids) - p.padding for p in pieces) % seq_len
     for piece in pieces:
         tokens, ends = chunks[-1]
-        tokens += piece.tokens.tolist()
-        ends += piece.docs["end"].tolist()
-        assert len(piece.tokens) % seq_len == 0
+        tokens += piece.token_ids.tolist()
+        ends += piece.documents["end"].tolist()
+        assert len(piece.token_ids) % seq_len == 0
         assert len(tokens) <= seq_len * rows
         assert piece.full == (len(tokens) == seq_len * rows)
         if piece.full:
@@ -169,11 +167,11 @@ def test_a_resumed_packer_passes_over_what_is_written_already(
         pieces: list[PackedRows] = []
         for a, b in pairwise([0, *cuts, len(documents)]):
             ids = [b"%d" % n for n in range(a, b)]
-            pieces += packer.add(batch(*documents[a:b]), sources(b - a, a), ids)
+            pieces += packer.add(batch(*documents[a:b]), 0, numbers(a, b), ids)
         for piece in [*pieces, *packer.pad(999)]:
-            tokens += piece.tokens.tolist()
-            ends = (piece.docs["end"] + chunk * rows * seq_len).tolist()
-            docs += zip(ends, piece.docs["record"].tolist(), piece.ids, strict=True)
+            tokens += piece.token_ids.tolist()
+            ends = (piece.documents["end"] + chunk * rows * seq_len).tolist()
+            docs += zip(ends, piece.documents["record"].tolist(), piece.document_ids, strict=True)
             chunk += piece.full
         return tokens, docs
 
@@ -204,11 +202,11 @@ def test_a_packer_tells_what_it_still_passes_over_and_what_it_carries() -> None:
 
 def test_a_packer_does_not_keep_the_batch_alive() -> None:
     packer = Packer(seq_len=4, rows_per_chunk=100, dtype=U2)
-    (piece,) = packer.add(batch([1] * 101), sources(1), [b"id"])
+    (piece,) = packer.add(batch([1] * 101), 0, numbers(0, 1), [b"id"])
     carry = packer._carry
     assert carry.base is None
-    assert not np.shares_memory(carry, piece.tokens)
-    assert packer._carry_docs.base is None
+    assert not np.shares_memory(carry, piece.token_ids)
+    assert packer._carry_documents.base is None
 
 
 def test_a_packer_cannot_pass_over_less_than_nothing() -> None:
@@ -218,9 +216,18 @@ def test_a_packer_cannot_pass_over_less_than_nothing() -> None:
 
 def test_documents_keep_where_they_come_from() -> None:
     packer = Packer(seq_len=2, rows_per_chunk=2, dtype=U2, eos=0)
-    docs = np.array([(0, 7, 3), (0, 9, 3), (0, 0, 4)], SIDECAR_DTYPE)
-    pieces = [*packer.add(batch([1], [2], [3]), docs, []), *packer.pad(9)]
-    assert [p.docs.tolist() for p in pieces] == [[(2, 7, 3), (4, 9, 3)], [(2, 0, 4)]]
+    records = np.array([7, 9], np.int64)
+    pieces = [*packer.add(batch([1], [2]), 3, records, []), *packer.add(batch([3]), 4, numbers(0, 1), [])]
+    assert [p.documents.tolist() for p in pieces] == [[(2, 7, 3), (4, 9, 3)], [(2, 0, 4)]]
+    assert all(p.documents.dtype == SIDECAR_DTYPE for p in pieces)
+    assert records.tolist() == [7, 9]
+
+
+def test_rows_that_were_given_out_do_not_change() -> None:
+    """The ends of a piece count from the start of its chunk, whatever is packed behind it."""
+    packer = Packer(seq_len=2, rows_per_chunk=100, dtype=U2)
+    pieces = [*packer.add(batch([1, 1], [2]), 0, numbers(0, 2), []), *packer.add(batch([3]), 0, numbers(2, 3), [])]
+    assert [p.documents["end"].tolist() for p in pieces] == [[2], [3, 4]]
 
 
 def test_a_chunk_that_was_begun_before_takes_no_more_than_it_lacks() -> None:
@@ -243,5 +250,5 @@ def test_a_padded_row_may_complete_a_chunk() -> None:
     packer = Packer(seq_len=2, rows_per_chunk=1, dtype=U2)
     pack(packer, [1])
     (last,) = packer.pad(9)
-    assert (last.tokens.tolist(), last.full, last.padding) == ([1, 9], True, 1)
-    assert last.tokens.dtype == U2
+    assert (last.token_ids.tolist(), last.full, last.padding) == ([1, 9], True, 1)
+    assert last.token_ids.dtype == U2

@@ -1,4 +1,4 @@
-"""Stage 4, pack: documents become one stream of tokens, cut into rows and the rows into chunks.
+"""Stage 4, concat: documents become one stream of tokens, cut into rows and the rows into chunks.
 
     documents        [7 7 7] [8] [9 9]                      (ids and offsets, from encode)
     framed           7 7 7 E 8 E 9 9 E                      (BOS and EOS added, ends remembered: 4, 6, 9)
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.records import SIDECAR_DTYPE, Ends, Ids, PackedRows, TokenBatch
+from tokenmill.records import SIDECAR_DTYPE, Ends, PackedRows, Sidecar, TokenBatch, TokenIds
+
+Records = npt.NDArray[np.int64]
 
 
 class Packer:
@@ -45,8 +47,8 @@ class Packer:
         assert skip >= 0
         self._skip = skip
         self._used = used
-        self._carry: Ids = np.empty(0, dtype)
-        self._carry_docs = np.empty(0, SIDECAR_DTYPE)  # ends count from the start of the carry
+        self._carry: TokenIds = np.empty(0, dtype)
+        self._carry_documents = np.empty(0, SIDECAR_DTYPE)  # ends count from the start of the carry
         self._carry_ids: list[bytes] = []
 
     @property
@@ -59,37 +61,39 @@ class Packer:
         """Tokens that are still to be passed over."""
         return self._skip
 
-    def add(self, batch: TokenBatch, docs: npt.NDArray[np.void], ids: list[bytes]) -> Iterator[PackedRows]:
-        """Pack a batch: `docs` says where its documents come from, their ends are filled in here."""
-        tokens, docs["end"] = frame(batch, self._dtype, self._eos, self._bos)
+    def add(self, batch: TokenBatch, file: int, records: Records, document_ids: list[bytes]) -> Iterator[PackedRows]:
+        """Pack the documents of a batch, which come from these records of a file."""
+        tokens, ends = frame(batch, self._dtype, self._eos, self._bos)
+        documents = np.empty(len(records), SIDECAR_DTYPE)
+        documents["end"], documents["record"], documents["file"] = ends, records, file
         if self._skip:
-            tokens, docs, ids = self._pass_over(tokens, docs, ids)
-        docs["end"] += len(self._carry)
+            tokens, documents, document_ids = self._pass_over(tokens, documents, document_ids)
+        documents["end"] += len(self._carry)
         tokens = np.concatenate([self._carry, tokens])
-        docs = np.concatenate([self._carry_docs, docs])
-        ids = self._carry_ids + ids
+        documents = np.concatenate([self._carry_documents, documents])
+        document_ids = self._carry_ids + document_ids
         while len(tokens) >= self._seq_len:
             whole = len(tokens) - len(tokens) % self._seq_len
             take = min(self._chunk_tokens - self._used, whole)
-            count = int(np.searchsorted(docs["end"], take, side="right"))
-            yield self._piece(tokens[:take], docs[:count], ids[:count])
-            tokens, docs, ids = tokens[take:], docs[count:], ids[count:]
-            docs["end"] -= take
-        # Copies, lest a few tokens keep the whole batch in memory.
-        self._carry, self._carry_docs, self._carry_ids = tokens.copy(), docs.copy(), ids
+            count = int(np.searchsorted(documents["end"], take, side="right"))
+            yield self._rows(tokens[:take], documents[:count], document_ids[:count])
+            tokens, documents, document_ids = tokens[take:], documents[count:], document_ids[count:]
+            documents["end"] -= take
+        # Copies, so that a few tokens do not keep the whole batch in memory.
+        self._carry, self._carry_documents, self._carry_ids = tokens.copy(), documents.copy(), document_ids
 
     def pad(self, pad: int) -> Iterator[PackedRows]:
         """End the unit: fill the incomplete row, if there is one."""
         if padding := -len(self._carry) % self._seq_len:
             tokens = np.concatenate([self._carry, np.full(padding, pad, self._dtype)])
-            yield self._piece(tokens, self._carry_docs, self._carry_ids, padding)
+            yield self._rows(tokens, self._carry_documents, self._carry_ids, padding)
 
     def drop(self) -> tuple[int, int]:
         """End the unit without its incomplete row: how many tokens and ends of documents are lost."""
-        return len(self._carry), len(self._carry_docs)
+        return len(self._carry), len(self._carry_documents)
 
-    def _piece(self, tokens: Ids, docs: npt.NDArray[np.void], ids: list[bytes], padding: int = 0) -> PackedRows:
-        placed = docs.copy()
+    def _rows(self, tokens: TokenIds, documents: Sidecar, ids: list[bytes], padding: int = 0) -> PackedRows:
+        placed = documents.copy()
         placed["end"] += self._used
         self._used += len(tokens)
         full = self._used == self._chunk_tokens
@@ -98,22 +102,22 @@ class Packer:
         return PackedRows(tokens, placed, ids, full, padding)
 
     def _pass_over(
-        self, tokens: Ids, docs: npt.NDArray[np.void], ids: list[bytes]
-    ) -> tuple[Ids, npt.NDArray[np.void], list[bytes]]:
+        self, tokens: TokenIds, documents: Sidecar, ids: list[bytes]
+    ) -> tuple[TokenIds, Sidecar, list[bytes]]:
         passed = min(self._skip, len(tokens))
         self._skip -= passed
-        gone = int(np.searchsorted(docs["end"], passed, side="right"))
-        rest = docs[gone:]
+        gone = int(np.searchsorted(documents["end"], passed, side="right"))
+        rest = documents[gone:]
         rest["end"] -= passed
         return tokens[passed:], rest, ids[gone:]
 
 
-def frame(batch: TokenBatch, dtype: np.dtype[Any], eos: int | None, bos: int | None) -> tuple[Ids, Ends]:
+def frame(batch: TokenBatch, dtype: np.dtype[Any], eos: int | None, bos: int | None) -> tuple[TokenIds, Ends]:
     """Put BOS before and EOS after each document; give the tokens in the output type and where documents end.
 
     frame(TokenBatch([7, 8], [0, 1, 2]), uint16, eos=0, bos=None) -> [7, 0, 8, 0], [2, 4]
     """
-    ids = batch.ids.astype(dtype)  # checked against the vocabulary size by encode, so nothing can wrap
+    ids = batch.token_ids.astype(dtype)  # checked against the vocabulary size by encode, so nothing can wrap
     starts, ends = batch.offsets[:-1], batch.offsets[1:]
     documents = np.arange(1, len(ends) + 1)
     if bos is None and eos is None:

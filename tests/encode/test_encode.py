@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import BOS, EOS, PAD, ids, tiny_tokenizer_json
-from tokenmill.config import Config, EncoderChoice, SpecialTokens
+from tokenmill.config import ContentOptions, EncoderChoice, Eos, SpecialTokens
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.encode.encoder import KNOWN, FastokensEncoder, HuggingFaceEncoder, check_ids, digest_of
+from tokenmill.encode.resolve import read_tokenizer
 from tokenmill.encode.special import SpecialTokenFinder
 from tokenmill.encode.torture import torture_set
 from tokenmill.errors import TokenizerError
@@ -30,7 +31,7 @@ TOKENIZERS = ["gpt-neox-20b", *filter(None, [EXTRA])]
 
 
 def resolve(tokenizer: str = "gpt-neox-20b", **options: Any) -> Tokenizer:
-    return resolve_tokenizer(Config(inputs=("in",), output=Path("out"), tokenizer=tokenizer, **options))
+    return resolve_tokenizer(ContentOptions(tokenizer=tokenizer, **options))
 
 
 def write(path: Path, model: object) -> str:
@@ -41,7 +42,7 @@ def write(path: Path, model: object) -> str:
 def encoded(encoder: Encoder, *values: str) -> list[list[int]]:
     batch = encoder.encode(values)
     bounds = batch.offsets.tolist()
-    return [batch.ids[a:b].tolist() for a, b in pairwise(bounds)]
+    return [batch.token_ids[a:b].tolist() for a, b in pairwise(bounds)]
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -71,7 +72,7 @@ def test_both_encoders_agree_on_any_text(neox_pair: tuple[Encoder, Encoder], val
 def test_no_literal_gives_the_id_of_a_special_token_in_plain_mode(name: str, kind: Any) -> None:
     tokenizer = resolve(name)
     batch = kind(tokenizer, plain=True).encode(torture_set(tokenizer.special))
-    assert not np.isin(batch.ids, list(tokenizer.special.values())).any()
+    assert not np.isin(batch.token_ids, list(tokenizer.special.values())).any()
 
 
 def test_the_default_is_the_bundled_neox_tokenizer() -> None:
@@ -89,6 +90,16 @@ def test_a_file_and_a_directory_with_one_are_the_same_tokenizer(tmp_path: Path) 
     assert (by_file.eos_id, by_file.pad_id, by_file.vocab_size) == (EOS, PAD, 259)
 
 
+def test_a_tokenizer_that_an_output_holds_is_read_as_the_one_it_was(tiny_tokenizer: str) -> None:
+    """By its bytes and the tokens that were resolved, without what lay beside it."""
+    found = resolve(tiny_tokenizer, eos_token="<|padding|>", bos_token="<|bos|>")
+    assert read_tokenizer("tiny", found.data, eos=found.eos_token, bos=found.bos_token) == found
+    without = resolve(tiny_tokenizer, eos_token=Eos.OFF)
+    assert read_tokenizer("tiny", found.data, eos=Eos.OFF, bos=None) == without
+    with pytest.raises(TokenizerError, match="here"):
+        read_tokenizer("here", b"{}", eos=None, bos=None)
+
+
 @pytest.mark.parametrize(("size", "dtype"), [(65_536, "<u2"), (65_537, "<u4")])
 def test_16_bits_are_enough_for_65536_tokens_and_not_for_one_more(tmp_path: Path, size: int, dtype: str) -> None:
     model = tiny_tokenizer_json()
@@ -103,7 +114,7 @@ def test_without_a_padding_token_rows_are_filled_with_eos(tmp_path: Path) -> Non
     path = write(tmp_path / "t.json", model)
     assert resolve(path).pad_id == EOS
     assert resolve(path, eos_token="<|bos|>").pad_id == BOS
-    assert resolve(path, no_eos=True).pad_id == 0  # with neither of them, something must fill the row
+    assert resolve(path, eos_token=Eos.OFF).pad_id == 0  # with neither of them, something must fill the row
 
 
 def test_an_id_that_the_vocabulary_does_not_have_is_never_written(tiny_tokenizer: str) -> None:
@@ -140,8 +151,8 @@ def test_a_hub_id_that_cannot_be_had_says_how_to_provide_a_file() -> None:
         (b"[]", "is not a tokenizer.json"),
         (b'{"model": {}}', "is not a tokenizer.json"),
         (b'{"model": {"vocab": {}}}', "empty vocabulary"),
-        (b'{"model": {"vocab": {"a": -1}}}', "no 32-bit numbers"),
-        (b'{"model": {"vocab": {"a": 99999999999}}}', "no 32-bit numbers"),
+        (b'{"model": {"vocab": {"a": -1}}}', "not 32-bit numbers"),
+        (b'{"model": {"vocab": {"a": 99999999999}}}', "not 32-bit numbers"),
         (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": "x"}]}', "is not a tokenizer.json"),
         (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": "x", "content": "b"}]}', "no content or id"),
         (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 1, "content": 2}]}', "no content or id"),
@@ -182,7 +193,7 @@ def test_eos_that_cannot_be_told_is_an_error_with_candidates(tmp_path: Path) -> 
     with pytest.raises(TokenizerError, match=r"--eos-token.*<stop>, <\|padding\|>, <\|bos\|>"):
         resolve(path)
     assert resolve(path, eos_token="<stop>").eos_id == EOS
-    assert resolve(path, no_eos=True).eos_id is None
+    assert resolve(path, eos_token=Eos.OFF).eos_id is None
 
 
 def test_a_token_that_is_not_there_is_an_error_with_the_nearest() -> None:
@@ -275,7 +286,7 @@ def test_a_fastokens_that_no_longer_gives_what_is_known_is_not_used(
         if wrong == "failure":
             raise RuntimeError("no such thing")
         batch = right(self, texts)
-        return TokenBatch(batch.ids[::-1], batch.offsets)
+        return TokenBatch(batch.token_ids[::-1], batch.offsets)
 
     monkeypatch.setattr(FastokensEncoder, "encode", encode)
     assert build_encoder(found, EncoderChoice.AUTO, SpecialTokens.PLAIN).name == "huggingface"
@@ -316,7 +327,7 @@ def test_a_tokenizer_that_cannot_encode_is_a_clear_error(tmp_path: Path) -> None
 
 
 def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=rf"the directory {tmp_path} holds no tokenizer\.json"):
+    with pytest.raises(TokenizerError, match=rf"the directory {tmp_path} has no tokenizer\.json"):
         resolve(str(tmp_path))
 
 
@@ -326,7 +337,7 @@ def test_a_file_too_large_for_a_tokenizer_is_not_read(tmp_path: Path, monkeypatc
     monkeypatch.setattr("tokenmill.encode.resolve.MAX_TOKENIZER_BYTES", size)
     assert resolve(path).eos_id == EOS
     monkeypatch.setattr("tokenmill.encode.resolve.MAX_TOKENIZER_BYTES", size - 1)
-    with pytest.raises(TokenizerError, match="that is no tokenizer"):
+    with pytest.raises(TokenizerError, match="is not a tokenizer"):
         resolve(path)
 
 
@@ -359,14 +370,14 @@ def test_a_vocabulary_that_is_a_list_is_numbered_by_place(tmp_path: Path) -> Non
 
 def test_the_highest_id_is_the_highest_32_bit_number(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", {"model": {"vocab": {"a": 0, "b": 2**32 - 1}}})
-    assert resolve(path, no_eos=True).vocab_size == 2**32
+    assert resolve(path, eos_token=Eos.OFF).vocab_size == 2**32
     path = write(tmp_path / "t.json", {"model": {"vocab": {"a": 0, "b": 2**32}}})
-    with pytest.raises(TokenizerError, match="no 32-bit numbers"):
-        resolve(path, no_eos=True)
+    with pytest.raises(TokenizerError, match="not 32-bit numbers"):
+        resolve(path, eos_token=Eos.OFF)
 
 
 @pytest.mark.parametrize("eos", ["<absent>", None, 3, {"content": "<absent>"}, {}])
-def test_an_eos_in_the_configuration_that_is_no_special_token_is_not_believed(tmp_path: Path, eos: object) -> None:
+def test_an_eos_in_the_configuration_that_is_not_a_special_token_is_ignored(tmp_path: Path, eos: object) -> None:
     write(tmp_path / "tokenizer_config.json", {"eos_token": eos})
     assert resolve(write(tmp_path / "tokenizer.json", tiny_tokenizer_json())).eos_id == EOS
 

@@ -119,7 +119,7 @@ def _known_good(tokenizer: Tokenizer) -> Encoder | None:
 def digest_of(texts: list[str], batch: TokenBatch) -> str:
     """XXH3-128 of texts and their ids."""
     state = xxhash.xxh3_128("\0".join(texts).encode())
-    state.update(batch.ids.astype("<u4").tobytes())
+    state.update(batch.token_ids.astype("<u4").tobytes())
     state.update(batch.offsets.astype("<i8").tobytes())
     return state.hexdigest()
 
@@ -149,7 +149,7 @@ def _checked(reference: Encoder, tokenizer: Tokenizer, texts: list[str]) -> Toke
 
 def check_ids(batch: TokenBatch, tokenizer: Tokenizer) -> None:
     """Ids at or above the vocabulary size would wrap around in the output type: never write one."""
-    if len(batch.ids) and (highest := int(batch.ids.max())) >= tokenizer.vocab_size:
+    if len(batch.token_ids) and (highest := int(batch.token_ids.max())) >= tokenizer.vocab_size:
         raise TokenizerError(
             f"tokenizer {tokenizer.name} gave id {highest}, but its vocabulary ends at {tokenizer.vocab_size - 1}"
         )
@@ -157,7 +157,7 @@ def check_ids(batch: TokenBatch, tokenizer: Tokenizer) -> None:
 
 def _refuse_forgery(tokenizer: Tokenizer, batch: TokenBatch) -> None:
     """In plain mode no text may give the id of a special token, not even the literal of that token."""
-    forged = np.intersect1d(batch.ids, np.array(sorted(tokenizer.special.values()), np.uint32))
+    forged = np.intersect1d(batch.token_ids, np.array(sorted(tokenizer.special.values()), np.uint32))
     if len(forged):
         token = next(t for t, i in tokenizer.special.items() if i == forged[0])
         raise TokenizerError(
@@ -168,8 +168,8 @@ def _refuse_forgery(tokenizer: Tokenizer, batch: TokenBatch) -> None:
 
 def _disagreement(got: TokenBatch, expected: TokenBatch, texts: list[str]) -> str | None:
     for i, text in enumerate(texts):
-        a = got.ids[got.offsets[i] : got.offsets[i + 1]]
-        b = expected.ids[expected.offsets[i] : expected.offsets[i + 1]]
+        a = got.token_ids[got.offsets[i] : got.offsets[i + 1]]
+        b = expected.token_ids[expected.offsets[i] : expected.offsets[i + 1]]
         if not np.array_equal(a, b):
             return f"fastokens and the reference disagree on {text[:40]!r}"
     return None

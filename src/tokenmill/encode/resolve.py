@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tokenmill.config import Config
+from tokenmill.config import ContentOptions, Eos
 from tokenmill.errors import TokenizerError
 from tokenmill.messages import nearest, printable
 
@@ -50,15 +51,22 @@ class Tokenizer:
         return np.dtype("<u2") if self.vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def resolve_tokenizer(config: Config) -> Tokenizer:
-    """Find and read the tokenizer that the configuration names."""
-    name, data, companion = _find(config.tokenizer)
+def resolve_tokenizer(options: ContentOptions) -> Tokenizer:
+    """Find and read the tokenizer that the options name."""
+    name, data, companion = _find(options.tokenizer)
+    return read_tokenizer(name, data, eos=options.eos_token, bos=options.bos_token, companion=companion)
+
+
+def read_tokenizer(
+    name: str, data: bytes, *, eos: str | Eos | None, bos: str | None, companion: Mapping[str, Any] | None = None
+) -> Tokenizer:
+    """A tokenizer from the bytes of its tokenizer.json, and from the tokenizer_config.json that was beside it."""
     model = _parse(name, data)
     added = {t["content"]: t for t in model["added_tokens"]}
     ids = _all_ids(name, model)
     special = {content: t["id"] for content, t in added.items() if t.get("special")}
-    eos = None if config.no_eos else config.eos_token or _guess_eos(name, special, companion)
-    for token in filter(None, (eos, config.bos_token)):
+    eos = _eos_token(eos, name, special, companion or {})
+    for token in filter(None, (eos, bos)):
         if token not in added:
             hint = nearest(token, special or added) if added else ""
             raise TokenizerError(f"tokenizer {name} has no special token {token!r}{hint}")
@@ -76,8 +84,8 @@ def resolve_tokenizer(config: Config) -> Tokenizer:
         special=special,
         eos_token=eos,
         eos_id=eos_id,
-        bos_token=config.bos_token,
-        bos_id=special[config.bos_token] if config.bos_token else None,
+        bos_token=bos,
+        bos_id=special[bos] if bos else None,
         pad_id=pad,
     )
 
@@ -91,7 +99,7 @@ def _find(spec: str) -> tuple[str, bytes, dict[str, Any]]:
     if path.is_dir():
         path = path / "tokenizer.json"
         if not path.is_file():
-            raise TokenizerError(f"the directory {printable(spec)} holds no tokenizer.json")
+            raise TokenizerError(f"the directory {printable(spec)} has no tokenizer.json")
     if path.is_file():
         return _name(path), _read(path), _companion(path)
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")) and not spec.endswith(".json"):
@@ -111,7 +119,9 @@ def _name(path: Path) -> str:
 def _read(path: Path) -> bytes:
     try:
         if path.stat().st_size > MAX_TOKENIZER_BYTES:
-            raise TokenizerError(f"{printable(path)} has over {MAX_TOKENIZER_BYTES >> 20} MiB: that is no tokenizer")
+            raise TokenizerError(
+                f"{printable(path)} is larger than {MAX_TOKENIZER_BYTES >> 20} MiB: it is not a tokenizer"
+            )
         return path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"cannot read the tokenizer {printable(path)}: {error.strerror}") from error
@@ -136,14 +146,14 @@ def _download(repo: str) -> Path:
             f"({type(error).__name__}). Get its tokenizer.json on a machine with network access and pass its "
             "path: --tokenizer path/to/tokenizer.json"
         ) from error
-    # It tells EOS, and comes to lie beside the tokenizer in the cache. Many repositories have none.
+    # It names EOS, and the cache keeps it beside the tokenizer. Many repositories have none.
     with contextlib.suppress(Exception):
         huggingface_hub.hf_hub_download(repo, "tokenizer_config.json")
     return Path(path)
 
 
 def _decode(data: bytes) -> Any:
-    """Five times as fast as json, which has the last word: it takes more, lone surrogates for example."""
+    """Five times as fast as json, which is asked when this fails: it accepts more, lone surrogates for example."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -178,19 +188,27 @@ def _all_ids(name: str, model: dict[str, Any]) -> list[int]:
     vocab = model["model"]["vocab"]
     ids = list(vocab.values()) if isinstance(vocab, dict) else list(range(len(vocab)))
     added = {t["content"]: t["id"] for t in model["added_tokens"]}
-    # An added token may stand in the vocabulary, too; but no two tokens may have one id.
+    # An added token may be in the vocabulary, too; but no two tokens may have the same id.
     new = [i for content, i in added.items() if not (isinstance(vocab, dict) and vocab.get(content) == i)]
     new = new if isinstance(vocab, dict) else [i for i in new if i >= len(ids)]
     ids += new
     if not ids or not all(isinstance(i, int) and 0 <= i < 1 << 32 for i in ids):
-        raise TokenizerError(f"tokenizer {printable(name)} has an empty vocabulary or ids that are no 32-bit numbers")
+        raise TokenizerError(f"tokenizer {printable(name)} has an empty vocabulary or ids that are not 32-bit numbers")
     if len(set(ids)) < len(ids):
         twice = next(i for i, count in Counter(ids).items() if count > 1)
         raise TokenizerError(f"tokenizer {printable(name)} gives the id {twice} to more than one token")
     return ids
 
 
-def _guess_eos(name: str, special: dict[str, int], companion: dict[str, Any]) -> str:
+def _eos_token(
+    wanted: str | Eos | None, name: str, special: dict[str, int], companion: Mapping[str, Any]
+) -> str | None:
+    if wanted is Eos.OFF:
+        return None
+    return _guess_eos(name, special, companion) if wanted is None else wanted
+
+
+def _guess_eos(name: str, special: dict[str, int], companion: Mapping[str, Any]) -> str:
     named = companion.get("eos_token")
     if isinstance(named, dict):
         named = named.get("content")
@@ -201,6 +219,6 @@ def _guess_eos(name: str, special: dict[str, int], companion: dict[str, Any]) ->
         return known[0]
     candidates = ", ".join(known or special) or "none: the tokenizer has no special token"
     raise TokenizerError(
-        f"tokenizer {printable(name)} does not tell which token ends a document. Name it with --eos-token, or use "
+        f"tokenizer {printable(name)} does not say which token ends a document. Name it with --eos-token, or use "
         f"--no-eos. Candidates: {candidates}"
     )
