@@ -1,242 +1,245 @@
-"""run_unit: a file that is not, or does not stay, what was planned; and what is reported while a unit runs."""
+"""run_unit: what is written of a unit, what its receipt says, and what is reported while it runs."""
 
 from __future__ import annotations
 
-import gzip
+import errno
+import itertools
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import astuple
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import asdict
+from inspect import getgeneratorstate
 from pathlib import Path
-from time import thread_time
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Run, texts, tree
-from tests.support.mishaps import by_block
-from tokenmill.config import Config, EncoderChoice, SpecialTokens
-from tokenmill.encode import build_encoder, resolve_tokenizer
-from tokenmill.engines.budget import derive_budget
-from tokenmill.job.prepare import Job, open_job
-from tokenmill.output.store import Checkpoint, Store
-from tokenmill.plan.make import make_plan
-from tokenmill.read.sniff import EDGE_BYTES
-from tokenmill.records import Ledger, Receipt, StageSeconds, TokenBatch, Unit
-from tokenmill.unit.run import UnitHooks, run_unit
+from tests.conftest import BOS, EOS, PAD, jsonl, texts
+from tests.support.units import Reports, StopError, stop_at, unit_job
+from tokenmill.concat import Packer
+from tokenmill.errors import LedgerError, OutputError
+from tokenmill.read.ring import Ring
+from tokenmill.records import Ledger, StageSeconds
+from tokenmill.storage.memory import MemoryStorage
+from tokenmill.unit import process as processing
+from tokenmill.unit import run as unit_run
+from tokenmill.unit.process import EncodedBlock, PartBlock
+
+SmallBlocks = Callable[[int], None]
 
 
-@contextmanager
-def planned(inputs: Path, tiny_tokenizer: str, **options: Any) -> Iterator[tuple[Job, Unit]]:
-    """A job whose inputs were looked at, and of which nothing has been read yet: its only unit is all of them."""
-    config = Config(inputs=(str(inputs),), output=inputs.parent / "out", tokenizer=tiny_tokenizer, seq_len=8, **options)
-    plan = make_plan(config)
-    (unit,) = plan.units()
-    with open_job(config, plan, resolve_tokenizer(config), derive_budget("streaming", config)) as job, job.underway():
-        yield job, unit
+def test_a_unit_has_its_receipt_with_everything_that_was_written() -> None:
+    job = unit_job({"a.jsonl": texts("abc", "", "defgh") + b"x\n"}, sequences_per_chunk=2, id_field="id")
+    reports = Reports()
+    receipt = job.run(reports)
+    assert receipt.ledger == Ledger(
+        records=4,
+        documents=2,
+        empty=1,
+        rejected=1,
+        text_bytes=8,
+        tokens=8,
+        separators=2,
+        padding=2,
+        rows=3,
+        rejects_by_reason={"broken_json": 1},
+    )
+    assert [(c.name, c.rows, c.tokens, c.documents) for c in receipt.chunks] == [
+        ("00000-0000", 2, 8, 1),
+        ("00000-0001", 1, 2, 1),
+    ]
+    assert (receipt.unit, receipt.lines, receipt.missing) == (0, (4,), {})
+    assert receipt.rejects_bytes == len(job.published()["00000.rejects.jsonl"])
+    assert job.rejects() == [
+        {
+            "part": 0,
+            "record": 3,
+            "offset": len(texts("abc", "", "defgh")),
+            "reason": "broken_json",
+            "detail": "Expecting value: line 1 column 1 (char 0)",
+            "records": 1,
+            "head": "x",
+        }
+    ]
+    assert job.rows("00000-0000") == [[*b"abc", EOS], [*b"defg"]]
+    assert job.rows("00000-0001") == [[*b"h", EOS, PAD, PAD]]
+    assert [job.array(f"00000-000{n}.docs.npy").tolist() for n in (0, 1)] == [[(4, 0, 0)], [(2, 2, 0)]]
+    assert [job.published()[f"00000-000{n}.ids.jsonl"] for n in (0, 1)] == [b"null\n", b"null\n"]
+    assert job.published("units").keys() == {"00000.json", "00000.rejects.jsonl"}
+    assert job.drafts() == {}
+    assert job.setup.receipts.receipt(job.unit) == receipt
+    assert reports.bytes == job.unit.size
+    assert sum(records for records, _ in reports.calls) == 4
 
 
-class Reported:
-    """What a unit said of itself while it ran."""
-
-    def __init__(self) -> None:
-        self.ledger = Ledger()
-        self.bytes = 0
-        self.most_documents = 0
-
-    def update(self, ledger: Ledger, consumed: int, _: StageSeconds) -> None:
-        self.ledger.add(ledger)
-        self.bytes += consumed
-        self.most_documents = max(self.most_documents, self.ledger.documents)
+def test_a_unit_without_rejects_leaves_no_list_of_them() -> None:
+    job = unit_job({"a.jsonl": texts("abc")})
+    receipt = job.run()
+    assert (receipt.rejects_bytes, receipt.rejects_xxh3) == (0, None)
+    assert [c.ids_xxh3 for c in receipt.chunks] == [None]
+    assert len(job.published("chunks")) == 2
+    assert job.published("units").keys() == {"00000.json"}
 
 
-class Meanwhile:
-    """An encoder, and what happens to the inputs while it is at a certain document."""
-
-    name = "fastokens"
-
-    def __init__(self, job: Job, document: str, happens: Callable[[], object]) -> None:
-        self._encoder = build_encoder(job.tokenizer, EncoderChoice.AUTO, SpecialTokens.PLAIN)
-        self._document = document
-        self._happens = happens
-
-    def encode(self, texts: Sequence[str]) -> TokenBatch:
-        if self._document in texts:
-            self._happens()
-        return self._encoder.encode(texts)
+def test_a_dropped_tail_is_counted_and_written_nowhere() -> None:
+    ledger = unit_job({"a.jsonl": texts("abcde", "f")}, tail="drop").run().ledger
+    assert (ledger.rows, ledger.dropped_tokens, ledger.dropped_documents, ledger.padding) == (2, 0, 0, 0)
+    job = unit_job({"a.jsonl": texts("abcd", "f", "g")}, tail="drop")
+    ledger = job.run().ledger
+    assert (ledger.rows, ledger.dropped_tokens, ledger.dropped_documents, ledger.documents) == (2, 1, 1, 3)
+    assert job.rows("00000-0000") == [[*b"abcd"], [EOS, *b"f", EOS, *b"g"]]
 
 
-def run_alone(
-    job: Job, unit: Unit, at: str = "", happens: Callable[[], object] = lambda: None
-) -> tuple[Receipt, Reported]:
-    """Run a unit; while the document `at` is encoded, something happens."""
-    reported = Reported()
-    return run_unit(job, unit, Meanwhile(job, at, happens), reported.update), reported
+def test_record_numbers_count_on_within_a_part_and_start_at_0_in_the_next(small_blocks: SmallBlocks) -> None:
+    small_blocks(128)
+    lines = texts(*(f"text {n}" for n in range(30)))
+    job = unit_job({"a.jsonl": lines, "b.jsonl": b"\nbroken\n" + lines})
+    assert job.run().lines == (30, 32)
+    docs = job.array("00000-0000.docs.npy")
+    assert docs["record"].tolist() == [*range(30), *range(2, 32)]
+    assert docs["file"].tolist() == [0] * 30 + [1] * 30
+    assert [(r["part"], r["record"]) for r in job.rejects()] == [(1, 1)]
 
 
-def flip(path: Path, position: int) -> None:
-    """Another letter in place of one, and so the same size."""
-    with path.open("r+b") as file:
-        file.seek(position)
-        letter = file.read(1)
-        file.seek(position)
-        file.write(b"y" if letter == b"x" else b"x")
+def test_documents_are_framed_as_the_tokenizer_says() -> None:
+    job = unit_job({"a.jsonl": texts("a", "b")}, eos=False, bos=True)
+    assert job.run().ledger.separators == 2
+    assert job.rows("00000-0000") == [[BOS, *b"a", BOS, *b"b"]]
 
 
-@pytest.mark.parametrize("place", ["head", "tail"])
-def test_an_edit_after_the_plan_that_keeps_the_size_is_noticed(inputs: Path, tiny_tokenizer: str, place: str) -> None:
-    (inputs / "a.jsonl").write_bytes(texts("a"))
-    (inputs / "b.jsonl").write_bytes(texts("x" * 3 * EDGE_BYTES))
-    with planned(inputs, tiny_tokenizer) as (job, unit):
-        size = (inputs / "b.jsonl").stat().st_size
-        flip(inputs / "b.jsonl", 20 if place == "head" else size - 20)
-        receipt, _ = run_alone(job, unit)
-    assert (inputs / "b.jsonl").stat().st_size == size
-    assert receipt.missing == {1: "b.jsonl changed since the job was planned: restore it, or use --overwrite"}
-    assert receipt.ledger.documents == 1
+def test_counts_that_do_not_add_up_are_never_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect is planted: a packer that forgets what it drops."""
+    monkeypatch.setattr(Packer, "drop", lambda _: (0, 0))
+    job = unit_job({"a.jsonl": texts("abc", "d")}, tail="drop")
+    with pytest.raises(LedgerError, match="unit 00000: tokens do not add up"):
+        job.run()
+    assert job.setup.receipts.receipt(job.unit) is None
 
 
-def rewrite(path: Path) -> None:
-    """In place: only the time is another one."""
-    path.write_bytes(path.read_bytes().replace(b"first", b"other"))
+def test_a_unit_that_cannot_be_written_says_so_and_what_to_do() -> None:
+    def full(operation: str, name: str) -> None:
+        if operation == "draft" and name.startswith("chunks/"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    job = unit_job({"a.jsonl": texts("abc")}, storage=MemoryStorage(watch=full))
+    with pytest.raises(OutputError) as error:
+        job.run()
+    assert str(error.value) == (
+        "cannot write unit 00000 to memory:: No space left on device. Everything committed is safe: fix this and run "
+        "the same command again"
+    )
+    assert isinstance(error.value.__cause__, OSError)
+    assert error.value.__cause__.errno == errno.ENOSPC
 
 
-def swap(path: Path) -> None:
-    """By a copy that keeps size and time, as `rsync -t` puts it there: only the file is another one."""
-    copy = path.with_name("copy")
-    shutil.copy2(path, copy)
-    copy.rename(path)
+def test_an_output_error_of_a_unit_is_passed_on_as_it_is() -> None:
+    job = unit_job({"a.jsonl": texts("abc")})
+    job.storage.publish("units/00000.checkpoint.json", [b"{}"])
+    with pytest.raises(OutputError, match=r"^memory:units/00000\.checkpoint\.json is damaged .* Remove it to have"):
+        job.run()
 
 
-def append(path: Path) -> None:
-    """With the time set back: only the size is another one."""
-    before = path.stat()
-    with path.open("ab") as file:
-        file.write(texts("more"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+# what is reported
 
 
-@pytest.mark.parametrize("change", [rewrite, swap, append], ids=["time", "identity", "size"])
-def test_a_change_while_a_file_is_read_is_noticed_by_time_identity_or_size(
-    inputs: Path, tiny_tokenizer: str, change: Callable[[Path], None]
+def test_blocks_are_reported_with_the_cpu_time_of_every_stage(
+    small_blocks: SmallBlocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = inputs / "a.jsonl"
-    path.write_bytes(texts("first"))
-    os.utime(path, (1, 1))  # long ago: whatever is written now has another time
-    with planned(inputs, tiny_tokenizer) as (job, unit):
-        receipt, _ = run_alone(job, unit, "first", lambda: change(path))
-    assert receipt.missing == {0: "a.jsonl changed while it was read: restore it, or use --overwrite"}
-    assert receipt.ledger == Ledger()
+    small_blocks(128)
+    lines = jsonl(*({"text": "abcdefghijklm"[: 3 + n % 11]} for n in range(40)))
+    job = unit_job({"a.jsonl": lines + b"broken\n"})
+    clock = itertools.count()  # which a second passes on each time it is looked at
+    monkeypatch.setattr(processing, "thread_time", lambda: float(next(clock)))
+    monkeypatch.setattr(unit_run, "thread_time", lambda: float(next(clock)))
+    reports = Reports()
+    job.run(reports)
+    assert len(reports.stage_seconds) > 3
+    total = StageSeconds()
+    for stage_seconds in reports.stage_seconds:
+        assert min(asdict(stage_seconds).values()) >= 0
+        total.add(stage_seconds)
+    assert min(asdict(total).values()) > 0
+    assert sum(asdict(total).values()) < next(clock)
 
 
-def test_a_file_that_stays_as_it_was_is_read(inputs: Path, tiny_tokenizer: str) -> None:
-    """Another name for it is no change."""
-    path = inputs / "a.jsonl"
-    path.write_bytes(texts("first"))
-    with planned(inputs, tiny_tokenizer) as (job, unit):
-        receipt, _ = run_alone(job, unit, "first", lambda: os.link(path, inputs.parent / "link"))
-    assert receipt.missing == {}
-    assert receipt.ledger.documents == 1
+def test_rejects_can_be_read_as_soon_as_they_are_reported() -> None:
+    """For a job with too many of them stops there, and lists them."""
+    job = unit_job({"a.jsonl": texts("abc") + b"broken\n"})
+    found = []
+
+    def update(ledger: Ledger, *_: object) -> None:
+        if ledger.rejected:
+            found.append(job.storage.open_draft("00000.rejects.jsonl").read())
+
+    job.run(update)
+    assert found == [job.published()["00000.rejects.jsonl"]]
 
 
-def test_what_was_reported_of_a_file_that_goes_missing_is_taken_back(
-    inputs: Path, tiny_tokenizer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Documents, rejects and bytes of it were counted before it was found out."""
-    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 16)  # a line is a block
-    (inputs / "a.jsonl").write_bytes(texts("before") + b"bad\n")
-    (inputs / "b.jsonl").write_bytes(texts("one") + b"bad\n" + b'{"text": ""}\n' + texts("two"))
-    (inputs / "c.jsonl").write_bytes(texts("after") + b'{"no": "text"}\n')
-    with planned(inputs, tiny_tokenizer) as (job, unit):
-        receipt, reported = run_alone(job, unit, "one", lambda: append(inputs / "b.jsonl"))
-    assert list(receipt.missing) == [1]
-    assert reported.most_documents == 4  # "before", and of what is taken back even what was appended
-    assert by_block(reported.ledger) == by_block(receipt.ledger)
-    assert receipt.ledger.rejects_by_reason == {"broken_json": 1, "no_text_field": 1}
-    assert reported.bytes == unit.size
+def test_the_head_of_a_reject_is_readable_whatever_it_was() -> None:
+    job = unit_job({"a.jsonl": '{"text": "é'.encode() + b'\xff"}\n'})
+    job.run()
+    assert [r["head"] for r in job.rejects()] == ['{"text": "é\\xff"}']
 
 
-@pytest.mark.parametrize(("engine", "batches"), [("streaming", False), ("enhanced", True)])
-def test_a_checkpoint_is_made_for_every_chunk_and_in_enhanced_for_every_batch(
-    inputs: Path, run: Run, monkeypatch: pytest.MonkeyPatch, engine: str, batches: bool
-) -> None:
-    made: list[Checkpoint] = []
-    save = Store.save_checkpoint
-
-    def save_and_note(store: Store, unit: Unit, checkpoint: Checkpoint) -> None:
-        made.append(checkpoint)
-        save(store, unit, checkpoint)
-
-    monkeypatch.setattr(Store, "save_checkpoint", save_and_note)
-    (inputs / "a.jsonl").write_bytes(texts(*["x" * 7] * 20))
-    run(engine=engine, sequences_per_chunk=10, batch_size=2)
-    assert [len(c.chunks) for c in made if not c.partial.tokens] == [1, 2]
-    assert any(c.partial.tokens for c in made) == batches
+# what a unit holds while it runs
 
 
-class StoppedError(Exception):
-    """What `update` raises to leave a unit."""
+def test_blocks_are_read_into_the_buffers_of_a_ring_if_there_is_one() -> None:
+    lent = []
+
+    class Watched(Ring):
+        def lend(self, size: int = 0) -> tuple[memoryview, Callable[[], None]]:
+            lent.append(size)
+            return super().lend(size)
+
+    assert unit_job({"a.jsonl": texts("abc")}).run(ring=Watched()).ledger.documents == 1
+    assert lent
 
 
-RESUMED = texts(*(f"{n} " * (n % 5 + 1) for n in range(16))) + b"broken\n" + texts("a b c d e", "", "f")
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
-@pytest.fixture
-def resumed_inputs(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Rejects, ids, a compressed file and row groups, in blocks of a few records each."""
-    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 60)
-    monkeypatch.setattr("tokenmill.read.decompress.OUTPUT_BYTES", 80)
-    (inputs / "a.jsonl").write_bytes(RESUMED)
-    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(RESUMED[::-1] + b"\n" + RESUMED, mtime=0))
-    pq.write_table(pa.table({"text": [f"row {n}" for n in range(9)]}), inputs / "c.parquet", row_group_size=4)
-    (inputs / "d.jsonl").write_bytes(b"broken at the end\n")
-    return inputs
+def test_a_unit_that_is_stopped_lets_go_of_its_results_then_of_its_blocks_then_of_its_files(tmp_path: Path) -> None:
+    """Whatever computes results must have let go of a block before the file that it is from is closed."""
+    job = unit_job({"a.jsonl": texts("abc" * 9)}, folder=tmp_path, sequences_per_chunk=2, id_field="id")
+    before = descriptors()
+    closed = []
+
+    def ordered(function: Callable[[PartBlock], EncodedBlock], items: Iterable[PartBlock]) -> Iterator[EncodedBlock]:
+        assert isinstance(items, Generator)
+        try:
+            yield from map(function, items)
+        finally:
+            closed.append((getgeneratorstate(items), descriptors() > before))
+
+    with pytest.raises(StopError) as error:
+        job.run(Reports(stop_after=1), ordered_map=ordered)
+    assert closed == [("GEN_SUSPENDED", True)]
+    assert descriptors() == before
+    assert error.tb is not None  # which keeps everything alive: nothing was closed by going out of use
 
 
-@pytest.mark.parametrize("batches", [False, True])
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_unit_that_is_left_after_any_block_and_taken_up_again_is_the_same(
-    resumed_inputs: Path, tmp_path: Path, tiny_tokenizer: str, batches: bool, times: int
-) -> None:
-    """Left once, or twice in a row; every chunk, or every batch too, is a place to go on from."""
-    options: dict[str, Any] = {"sequences_per_chunk": 3, "batch_size": 2, "id_field": "id"}
-    wanted: dict[str, bytes] = {}
-    blocks = stop_after = 0  # the first time it is not left
-    while blocks >= stop_after:
-        with planned(resumed_inputs, tiny_tokenizer, **options) as (job, unit):
-            encoder = build_encoder(job.tokenizer, EncoderChoice.AUTO, SpecialTokens.PLAIN)
-            for stop in (*[stop_after] * times, 1 << 30):
-                reported, begun = Left(stop), thread_time()
-                with suppress(StoppedError):
-                    receipt = run_unit(job, unit, encoder, reported.update, UnitHooks(checkpoint_batches=batches))
-                    break
-            assert 0 < sum(astuple(reported.stage_seconds)) <= thread_time() - begun
-            blocks = blocks or reported.calls - 1  # the last one completes the bytes
-        assert by_block(reported.ledger) == by_block(receipt.ledger), stop_after
-        assert reported.bytes <= unit.size
-        found = tree(tmp_path / "out")
-        wanted = wanted or found
-        assert found == wanted, f"left after block {stop_after}"
-        shutil.rmtree(tmp_path / "out")
-        stop_after += 1
-    assert blocks > 15
+def test_a_unit_that_is_stopped_as_it_is_resumed_leaves_no_file_open(tmp_path: Path, small_blocks: SmallBlocks) -> None:
+    small_blocks(128)
+    lines = b"broken\n" + texts("abc") + b"\n" * 200 + texts("defghi" * 3)
+    job = unit_job({"a.jsonl": lines}, folder=tmp_path, sequences_per_chunk=1)
+    with pytest.raises(StopError):
+        job.run(checkpointed=stop_at(2))
+    before = descriptors()
+    with pytest.raises(StopError) as error:
+        job.run(Reports(stop_after=1))
+    assert error.tb is not None
+    assert descriptors() == before
 
 
-class Left(Reported):
-    """Leaves a unit when it reports for the n-th time in this run: what a checkpoint knew is not counted again."""
-
-    def __init__(self, stop_after: int) -> None:
-        super().__init__()
-        self.calls = 0
-        self.stage_seconds = StageSeconds()
-        self._stop_after = stop_after
-
-    def update(self, ledger: Ledger, consumed: int, stage_seconds: StageSeconds) -> None:
-        super().update(ledger, consumed, stage_seconds)
-        self.calls += 1
-        self.stage_seconds.add(stage_seconds)
-        if self.calls == self._stop_after:
-            raise StoppedError
+def test_a_unit_that_cannot_go_on_with_its_chunk_leaves_no_file_open(tmp_path: Path) -> None:
+    job = unit_job({"a.jsonl": texts("abcdefghi")}, folder=tmp_path)
+    with pytest.raises(StopError):
+        job.run(checkpoint_batches=True, checkpointed=stop_at(1))
+    sidecar = tmp_path / "out" / "tmp" / "00000-0000.docs.npy"
+    sidecar.unlink()  # of no document, so that nobody misses it
+    sidecar.mkdir()
+    before = descriptors()
+    with pytest.raises(OutputError, match=r"cannot write unit 00000 to .*: Is a directory") as error:
+        job.run()
+    assert error.tb is not None
+    assert descriptors() == before

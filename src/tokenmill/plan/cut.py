@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count, pairwise
-from pathlib import Path
+from typing import Protocol
 
-from tokenmill.records import Codec, Format, InputFile, Part, Unit
+from tokenmill.records import InputFile, Part, Unit
 
 MIN_UNIT_BYTES = 16 << 20
 MAX_UNIT_BYTES = 1 << 30
@@ -18,22 +18,24 @@ UNITS_WANTED = 512
 # Opening a file costs about as much as reading this much of one: a unit of tiny files is bounded too.
 FILE_COST_BYTES = 16 << 10
 
-# Rough size of the text in a compressed byte; it only steers how files are grouped.
-_EXPANSION = {Codec.PLAIN: 1, Codec.GZIP: 3, Codec.ZSTD: 3, Codec.BZIP2: 4, Codec.XZ: 4}
-_PARQUET_EXPANSION = 2
-
 
 def unit_bytes(total: int) -> int:
     """How much a unit should weigh when all inputs together weigh `total`."""
     return min(max(total // UNITS_WANTED, MIN_UNIT_BYTES), MAX_UNIT_BYTES)
 
 
-def weight(file: InputFile) -> int:
-    factor = _PARQUET_EXPANSION if file.format is Format.PARQUET else _EXPANSION[file.codec]
-    return file.size * factor + FILE_COST_BYTES
+class Cutter(Protocol):
+    """Who knows how much text a file holds and where it can be cut."""
+
+    def text_bytes(self, file: InputFile) -> int: ...
+    def cuts(self, file: InputFile, wanted: int) -> list[int]: ...
 
 
-def cut_units(inputs: Iterable[InputFile], target: int, root: Path) -> Iterator[Unit]:
+def weight(file: InputFile, cutter: Cutter) -> int:
+    return cutter.text_bytes(file) + FILE_COST_BYTES
+
+
+def cut_units(inputs: Iterable[InputFile], target: int, cutter: Cutter) -> Iterator[Unit]:
     """Cut the inputs, in order, into units of about this weight."""
     numbers = count()
     held: list[tuple[Part, InputFile]] = []
@@ -48,34 +50,21 @@ def cut_units(inputs: Iterable[InputFile], target: int, root: Path) -> Iterator[
             held.clear()
 
     for index, file in enumerate(inputs):
-        ranges = list(_ranges(index, file, root, target))
+        added = weight(file, cutter)
+        ranges = _ranges(index, file, round(added / target), cutter)
         if len(ranges) > 1:
             yield from flush()
             yield from (unit([(part, file)], file.size // len(ranges)) for part in ranges)
             continue
-        if held and held_weight + weight(file) > target:
+        if held and held_weight + added > target:
             yield from flush()
-        held_weight = held_weight + weight(file) if held else weight(file)
+        held_weight = held_weight + added if held else added
         held.append((ranges[0], file))
     yield from flush()
 
 
-def _ranges(index: int, file: InputFile, root: Path, target: int) -> Iterator[Part]:
-    wanted = round(weight(file) / target)
-    if wanted < 2 or file.problem:
-        yield Part(index)
-    elif file.format is Format.JSONL and file.codec is Codec.PLAIN:
-        cuts = [file.size * i // wanted for i in range(wanted + 1)]
-        yield from (Part(index, a, b) for a, b in pairwise(cuts))
-    elif file.format is Format.PARQUET:
-        # Imported here: pyarrow takes 60 MB and 0.2 s.
-        from tokenmill.read.parquet import count_row_groups
-
-        groups = count_row_groups(root / file.name)
-        cuts = sorted({groups * i // wanted for i in range(wanted + 1)})
-        if len(cuts) < 3:
-            yield Part(index)
-        else:
-            yield from (Part(index, a, b) for a, b in pairwise(cuts))
-    else:
-        yield Part(index)
+def _ranges(index: int, file: InputFile, wanted: int, cutter: Cutter) -> list[Part]:
+    cuts = cutter.cuts(file, wanted) if wanted >= 2 and not file.problem else []
+    if len(cuts) < 3:
+        return [Part(index)]
+    return [Part(index, start, end) for start, end in pairwise(cuts)]

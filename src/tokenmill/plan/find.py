@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import heapq
-import json
 import os
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -12,36 +11,48 @@ from pathlib import Path
 
 from tokenmill.errors import InputError
 from tokenmill.messages import printable
+from tokenmill.output import layout
+from tokenmill.output.store import is_job
+from tokenmill.storage.base import Reading
+from tokenmill.storage.local import LocalStorage
 
-JOB_FILE = "job.json"
-JOB_FILE_BYTES = 1 << 20
-OUTPUT_MARKS = {"plan.jsonl", "units", "tmp"}
 
-
-def find_files(arguments: Iterable[str], output: Path) -> tuple[Path, Iterator[tuple[str, bool]]]:
+def find_files(arguments: Iterable[str], output: Path) -> tuple[LocalStorage, Iterator[tuple[str, bool]]]:
     """The common root and, sorted by bytes, (name below it, whether the user named this very file).
 
     The names come one at a time, as a directory is walked: a corpus may have more of them than memory should hold.
 
-    find_files(["corpus"], ...) -> (Path("corpus"), ("a.jsonl", False), ("sub/b.jsonl.gz", False) …)
+    find_files(["corpus"], ...) -> (LocalStorage("corpus"), ("a.jsonl", False), ("sub/b.jsonl.gz", False) …)
     """
     expanded = [_expand(a) for a in arguments]
     roots = {root for root, _ in expanded}
     root = Path(os.path.commonpath(roots)) if len(roots) > 1 else roots.pop()
-    output = Path(os.path.realpath(output))
+    inputs = LocalStorage(root)
     paths = [path for _, matches in expanded for path in matches]
+    real_output = os.path.realpath(output)
     for path in paths:
-        if Path(os.path.realpath(path)) == output:
+        if os.path.realpath(path) == real_output:
             raise InputError(f"{printable(path)} is both an input and the output: choose another output")
+    walker = _Walker(inputs, _identity(LocalStorage(output), ""))
+    folders = [path for path in paths if os.path.isdir(path)]
     streams: list[Iterable[tuple[bytes, bool]]] = [
-        ((os.fsencode(os.path.relpath(file, root)), False) for file in _walk(path, output))
-        for path in paths
-        if os.path.isdir(path)
+        ((name, False) for name in walker.walk(_relative(path, root))) for path in folders
     ]
-    streams.append(
-        sorted((os.fsencode(os.path.relpath(path, root)), True) for path in paths if not os.path.isdir(path))
-    )
-    return root, _merge(streams)
+    files = (path for path in paths if not os.path.isdir(path))
+    streams.append(sorted((os.fsencode(os.path.relpath(path, root)), True) for path in files))
+    return inputs, _merge(streams)
+
+
+def _identity(storage: Reading, folder: str) -> str | None:
+    """What identifies a folder; None if it cannot be told, whoever opens it will say why."""
+    try:
+        return storage.identify(folder)
+    except OSError:
+        return None
+
+
+def _relative(path: str, root: Path) -> str:
+    return "" if Path(path) == root else os.path.relpath(path, root)
 
 
 def _merge(streams: list[Iterable[tuple[bytes, bool]]]) -> Iterator[tuple[str, bool]]:
@@ -67,63 +78,53 @@ def _expand(argument: str) -> tuple[Path, list[str]]:
     raise InputError(f"there is no file or directory {printable(argument)!r}")
 
 
-def _walk(top: str, output: Path) -> Iterator[str]:
-    """All files below a directory, in the order of their bytes, links followed, each real directory once.
+class _Walker:
+    """Lists all files below folders, in the order of their bytes, links followed, each real folder once.
 
-    The output is left out. A hidden directory is given as if it were a file, to be named among what is left out.
+    The output is skipped. A hidden folder is given as if it were a file, to be named among what is skipped.
     """
-    seen: set[tuple[int, int]] = set()
-    waiting = [iter(_listing(top, output, seen))]
-    while waiting:
-        for key, is_walked in waiting[-1]:
-            path = os.fsdecode(key)
-            if is_walked:
-                waiting.append(iter(_listing(path.rstrip(os.sep), output, seen)))
-                break
-            yield path
-        else:
-            waiting.pop()
 
+    def __init__(self, inputs: Reading, output: str | None) -> None:
+        self._inputs = inputs
+        self._output = output
+        """What identifies the output's folder, if it is there."""
 
-def _listing(directory: str, output: Path, seen: set[tuple[int, int]]) -> list[tuple[bytes, bool]]:
-    """What is in a directory, in order: the path, and whether it is a directory to walk."""
-    try:
-        status = os.stat(directory)
-        if (status.st_dev, status.st_ino) in seen:
-            return []
-        seen.add((status.st_dev, status.st_ino))
-        with os.scandir(directory) as entries:
-            found = [(e.path, e.name, _is_directory(e)) for e in entries]
-    except OSError as error:
-        raise InputError(
-            f"cannot list the directory {printable(directory)}: {error.strerror}. Make it readable or name the files "
-            "to read"
-        ) from error
-    if is_job(os.path.join(directory, JOB_FILE)) and not OUTPUT_MARKS.isdisjoint(name for _, name, _ in found):
-        # The output of another job, not a corpus. One file stands for it in the list of what was left out.
-        return [(os.fsencode(os.path.join(directory, JOB_FILE)), False)]
-    listing = []
-    for path, name, is_directory in found:
-        if is_directory and Path(os.path.realpath(path)) == output:
-            continue
-        is_walked = is_directory and not name.startswith(".")
-        # Below a directory all names go on with a separator: so sorted, what is walked is in the order of whole names.
-        listing.append((os.fsencode(path + os.sep if is_walked else path), is_walked))
-    return sorted(listing)
+    def walk(self, top: str) -> Iterator[bytes]:
+        seen: set[str] = set()
+        waiting = [iter(self._listing(top, seen))]
+        while waiting:
+            for name, is_walked in waiting[-1]:
+                if is_walked:
+                    waiting.append(iter(self._listing(os.fsdecode(name).rstrip("/"), seen)))
+                    break
+                yield name
+            else:
+                waiting.pop()
 
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False  # a link to itself, say: for whoever opens it to report
-
-
-def is_job(path: str | Path) -> bool:
-    """Whether a file says that its directory is the output of a job."""
-    try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read(JOB_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.keys() >= {"format_version", "options", "tokenizer"}
+    def _listing(self, folder: str, seen: set[str]) -> list[tuple[bytes, bool]]:
+        """What is in a folder, in order: the name, and whether it is a folder to walk."""
+        try:
+            identity = self._inputs.identify(folder)
+            if identity in seen or identity == self._output:
+                return []
+            seen.add(identity)
+            entries = self._inputs.list(folder)
+        except OSError as error:
+            raise InputError(
+                f"cannot list the directory {self._inputs.describe(folder)}: {error.strerror}. Make it readable or "
+                "name the files to read"
+            ) from error
+        prefix = f"{folder}/" if folder else ""
+        names = {entry.name for entry in entries}
+        if layout.JOB in names and layout.looks_like_an_output(names) and is_job(self._inputs, prefix + layout.JOB):
+            # The output of another job, not a corpus. One file stands for it in the list of what is skipped.
+            return [(os.fsencode(prefix + layout.JOB), False)]
+        listing = []
+        for entry in entries:
+            is_hidden = entry.name.startswith(".")
+            if is_hidden and entry.is_folder and _identity(self._inputs, prefix + entry.name) == self._output:
+                continue
+            is_walked = entry.is_folder and not is_hidden
+            # Below a folder all names go on with a slash: so sorted, what is walked is in the order of whole names.
+            listing.append((os.fsencode(prefix + entry.name + ("/" if is_walked else "")), is_walked))
+        return sorted(listing)

@@ -1,75 +1,97 @@
-"""Stage 1, plan: what the user named becomes a list of files, and the files become units.
+"""The plan of a job: find the files, look at each once, cut them into units.
 
-    arguments ─find─> names below one root ─sniff─> InputFile (format, codec, fingerprint) ─cut─> Unit…
-
-A plan depends on the inputs and the configuration only: not on worker count, machine, mount point or time. It lives in
-a file, one unit per line, and only as many bytes of it are in memory as there are units under way: a corpus may have
-millions of files.
+A plan depends on the inputs and the configuration only: not on worker count, machine, mount point or time.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from dataclasses import asdict
-from importlib import import_module
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
 
-from tokenmill.config import Config
 from tokenmill.errors import InputError
-from tokenmill.messages import printable
-from tokenmill.output.plan_file import Plan, write_plan
+from tokenmill.messages import counted, printable
+from tokenmill.output import layout
+from tokenmill.output.plan_file import Plan, Skipped
+from tokenmill.output.schema import decode, to_line
 from tokenmill.output.spool import Spool
-from tokenmill.plan.cut import cut_units, unit_bytes, weight
-from tokenmill.plan.find import JOB_FILE, find_files, is_job
-from tokenmill.read.sniff import NotAnInputError, inspect
-from tokenmill.records import Format, InputFile
+from tokenmill.output.store import is_job
+from tokenmill.plan.cut import Cutter, cut_units, unit_bytes, weight
+from tokenmill.plan.find import find_files
+from tokenmill.records import InputFile, Inspected
+from tokenmill.storage.base import Reading
 
 log = logging.getLogger("tokenmill")
 
 NAMED_IN_MESSAGE = 5
 
 
-def make_plan(config: Config) -> Plan:
-    """Find, inspect and cut the inputs of a job; say what was left out and what is not what its name says."""
-    root, found = find_files(config.inputs, config.output)
-    inputs, left_out, odd = Spool(), Spool(), Spool()
+class Inspector(Cutter, Protocol):
+    """Who knows the formats of the inputs."""
+
+    def inspect(self, name: str) -> Inspected: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, where its inputs lie on this machine, and what was skipped there."""
+
+    plan: Plan
+    inputs: Reading
+    skipped: Skipped
+
+
+def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Reading], Inspector]) -> Planned:
+    """Find, inspect and cut the inputs of a job; say what was skipped and what is not what its name says."""
+    inputs, names = find_files(arguments, output)
+    corpus = open_corpus(inputs)
+    files, skipped, odd = Spool(), Skipped(), Skipped()
     total = 0
-    for name, explicit in found:
-        try:
-            if os.path.basename(name).startswith(".") and not explicit:
-                raise NotAnInputError("hidden")
-            if os.path.basename(name) == JOB_FILE and is_job(root / name):
-                raise NotAnInputError("the output of a job: nothing in that directory is read")
-            file, note = inspect(root / name, name)
-        except NotAnInputError as error:
+    for name, explicit in names:
+        found = _inspect(inputs, corpus, name, explicit)
+        if found.file is None:
             if explicit:
-                raise InputError(f"{printable(root / name)}: {error}") from error
-            left_out.append((name, str(error)))
+                raise InputError(f"{inputs.describe(name)}: {found.remark}")
+            skipped.append(name, str(found.remark))
             continue
-        if file.format is Format.PARQUET:  # no mutant: only speed depends on it
-            # 0.2 s that are free here: the tokenizer is being loaded meanwhile.
-            import_module("tokenmill.read.parquet")  # no mutant: only speed depends on it
-        inputs.append(asdict(file))
-        total += weight(file)
-        if note:
-            odd.append((name, note))
-    _warn("left out %d file(s) that are no input: %s", left_out)
-    _warn("%d file(s) are not what their name says: %s", odd)
-    if not inputs:
-        raise InputError(
-            f"no input found in {', '.join(map(printable, config.inputs))}: looked for JSON Lines (plain, .gz, .zst, "
-            f".bz2, .xz), Parquet and .txt files{'; left out ' + listed(left_out, 1) if left_out else ''}"
-        )
-    return write_plan(root, cut_units(map(InputFile.from_json, inputs), unit_bytes(total), root), left_out)
+        files.append(to_line(found.file))
+        total += weight(found.file, corpus)
+        if found.remark:
+            odd.append(name, found.remark)
+    if skipped:
+        what = counted(len(skipped), "file that is not a supported input", "files that are not a supported input")
+        log.warning("skipped %s: %s", what, listed(skipped))
+    if odd:
+        what = counted(len(odd), "file is not what its name says", "files are not what their names say")
+        log.warning("%s: %s", what, listed(odd))
+    if not files:
+        raise _nothing_found(arguments, skipped)
+    inspected = (decode(line, InputFile) for line in files)
+    return Planned(Plan.of(cut_units(inspected, unit_bytes(total), corpus)), inputs, skipped)
 
 
-def _warn(message: str, entries: Spool) -> None:
-    if entries:
-        log.warning(message, len(entries), listed(entries))
+def _inspect(inputs: Reading, corpus: Inspector, name: str, explicit: bool) -> Inspected:
+    base = os.path.basename(name)
+    if base.startswith(".") and not explicit:
+        return Inspected(None, "hidden")
+    if base == layout.JOB and is_job(inputs, name):
+        return Inspected(None, "the output of a job: nothing in that directory is read")
+    return corpus.inspect(name)
 
 
-def listed(entries: Spool, most: int = NAMED_IN_MESSAGE) -> str:
+def _nothing_found(arguments: Iterable[str], skipped: Skipped) -> InputError:
+    return InputError(
+        f"no input found in {', '.join(map(printable, arguments))}: looked for JSON Lines (plain, .gz, .zst, .bz2, "
+        f".xz), Parquet and .txt files{'; skipped ' + listed(skipped, 1) if skipped else ''}"
+    )
+
+
+def listed(entries: Skipped, most: int = NAMED_IN_MESSAGE) -> str:
     """The first few of many: "a.md (not JSON Lines); b.md (hidden); and 7 more"."""
-    shown = [f"{printable(name)} ({why})" for (name, why), _ in zip(entries, range(most), strict=False)]
-    more = len(entries) - len(shown)
-    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+    named = [f"{printable(entry.name)} ({entry.why})" for entry in islice(entries, most)]
+    more = len(entries) - len(named)
+    return "; ".join(named) + (f"; and {more:,} more" if more else "")

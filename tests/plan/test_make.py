@@ -1,0 +1,185 @@
+"""The plan of a job: what is read, what is skipped, and what is said about it."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SmallUnits, texts
+from tokenmill.errors import InputError
+from tokenmill.output.plan_file import Skipped
+from tokenmill.plan import cut
+from tokenmill.plan.make import Planned, listed, make_plan
+from tokenmill.read.corpus import Corpus
+from tokenmill.storage.local import LocalStorage
+
+LINE = texts("a")
+
+
+def plan(*inputs: Path | str, output: Path = Path("somewhere/out")) -> Planned:
+    return make_plan([*map(str, inputs)], output, Corpus)
+
+
+def names(found: Planned) -> list[str]:
+    return [file.name for _, file in found.plan.inputs()]
+
+
+def skipped(found: Planned) -> dict[str, str]:
+    return {entry.name: entry.why for entry in found.skipped}
+
+
+def test_a_plan_has_every_input_once_and_knows_where_they_lie(inputs: Path) -> None:
+    for name in ("x/b.jsonl", "x/a.jsonl", "y/a.jsonl"):
+        (inputs / name).parent.mkdir(exist_ok=True)
+        (inputs / name).write_bytes(LINE)
+    found = plan(inputs / "x", inputs / "y" / "a.jsonl", f"{inputs}/x/*.jsonl")
+    assert names(found) == ["x/a.jsonl", "x/b.jsonl", "y/a.jsonl"]
+    assert found.plan.files == 3
+    assert found.inputs == LocalStorage(inputs)
+
+
+def test_files_that_are_not_inputs_are_skipped_and_named(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "README.md").write_text("# read me")
+    (inputs / "dataset_info.json").write_text('{\n  "features": {}\n}\n')
+    (inputs / "app.log").write_text('started\n{"text": "a"}\nended\n')
+    (inputs / ".cache").mkdir()
+    (inputs / ".hidden.jsonl").write_bytes(LINE)
+    os.mkfifo(inputs / "pipe.jsonl")
+    found = plan(inputs)
+    assert names(found) == ["a.jsonl"]
+    assert skipped(found) == {
+        "README.md": "not JSON Lines, Parquet or .txt",
+        "dataset_info.json": "JSON, but not one object per line",
+        "app.log": "not JSON Lines, Parquet or .txt",
+        ".cache": "hidden",
+        ".hidden.jsonl": "hidden",
+        "pipe.jsonl": "not a regular file",
+    }
+    assert "skipped 6 files that are not a supported input: .cache (hidden); " in caplog.text
+
+
+def test_one_file_that_is_not_an_input_is_one_file(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "b.md").write_text("x")
+    plan(inputs)
+    assert caplog.messages == [
+        "skipped 1 file that is not a supported input: b.md (not JSON Lines, Parquet or .txt)",
+    ]
+
+
+def test_many_skipped_files_are_counted_not_all_listed(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    for n in range(30):
+        (inputs / f"{n:02d}.log").write_text("x")
+    with caplog.at_level(logging.WARNING):
+        plan(inputs)
+    assert "skipped 30 files" in caplog.text
+    assert "and 25 more" in caplog.text
+
+
+def test_a_file_that_is_not_what_its_name_says_is_read_and_named(
+    inputs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (inputs / "a.jsonl.gz").write_bytes(LINE)
+    (inputs / "b.jsonl").write_bytes(LINE)
+    assert names(plan(inputs)) == ["a.jsonl.gz", "b.jsonl"]
+    assert caplog.messages == [
+        "1 file is not what its name says: a.jsonl.gz (the name says gzip, the content is plain)"
+    ]
+    (inputs / "c.txt").write_bytes(LINE)
+    plan(inputs)
+    assert caplog.messages[-1].startswith("2 files are not what their names say: a.jsonl.gz (")
+
+
+def test_inputs_as_they_should_be_are_not_commented_on(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    plan(inputs)
+    assert caplog.messages == []
+
+
+def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(inputs: Path) -> None:
+    with pytest.raises(InputError, match=rf"^no input found in {inputs}: looked for JSON Lines \(plain, \.gz, .*\.txt"):
+        plan(inputs)
+    (inputs / "a.md").write_text("x")
+    (inputs / "b.md").write_text("x")
+    with pytest.raises(InputError, match=r"; skipped a\.md \(not JSON Lines, Parquet or \.txt\); and 1 more$"):
+        plan(inputs)
+
+
+def test_a_file_named_by_the_user_that_is_not_an_input_is_an_error(inputs: Path) -> None:
+    (inputs / "README.md").write_text("# read me")
+    with pytest.raises(InputError, match=r"README.md: not JSON Lines"):
+        plan(inputs / "README.md")
+    (inputs / "lines.json").write_text('{\n "a": 1\n}\n')
+    with pytest.raises(InputError, match=r"lines.json: JSON, but not one object per line"):
+        plan(inputs / "lines.json")
+
+
+def test_a_hidden_file_that_the_user_names_is_read(inputs: Path) -> None:
+    (inputs / ".a.jsonl").write_bytes(LINE)
+    (inputs / "b.jsonl").write_bytes(LINE)
+    assert names(plan(inputs / ".a.jsonl", inputs)) == [".a.jsonl", "b.jsonl"]
+
+
+def test_the_output_of_a_job_is_not_read_wherever_it_is(inputs: Path) -> None:
+    """Not even if it looks like lines of JSON, which its job.json does."""
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "older").mkdir()
+    (inputs / "older" / "job.json").write_text('{"format_version": 1, "options": {}, "tokenizer": {}}\n')
+    found = plan(inputs)
+    assert names(found) == ["a.jsonl"]
+    assert skipped(found) == {"older/job.json": "the output of a job: nothing in that directory is read"}
+
+
+def test_the_plan_does_not_depend_on_the_place(tmp_path: Path) -> None:
+    plans = []
+    for place in ("one", "two/deeper"):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        (folder / "a.jsonl").write_bytes(LINE)
+        plans.append(list(plan(folder).plan.lines()))
+    assert plans[0] == plans[1]
+
+
+def test_an_unreadable_file_is_planned_with_its_problem(inputs: Path) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "gone.jsonl").symlink_to(inputs / "nowhere")
+    (inputs / "itself").symlink_to(inputs / "itself")
+    (inputs / "itself.jsonl").symlink_to(inputs / "itself.jsonl")
+    (inputs / "below.txt").symlink_to(inputs / "a.jsonl" / "x")
+    found = plan(inputs)
+    assert {file.name: file.problem for _, file in found.plan.inputs()} == {
+        "a.jsonl": None,
+        "below.txt": "Not a directory",
+        "gone.jsonl": "No such file or directory",
+        "itself.jsonl": "Too many levels of symbolic links",
+    }
+    assert skipped(found).keys() == {"itself"}
+
+
+def test_a_unit_is_as_heavy_as_all_inputs_together_want_it(
+    inputs: Path, small_units: SmallUnits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_units(1, file_cost=0)
+    monkeypatch.setattr(cut, "UNITS_WANTED", 4)
+    for n in range(8):
+        (inputs / f"{n}.jsonl.gz").write_bytes(gzip.compress(LINE, mtime=0))
+    assert [len(u.parts) for u in plan(inputs).plan.units()] == [2, 2, 2, 2]
+
+
+def test_the_first_few_of_many_are_listed_and_the_others_counted() -> None:
+    def entries(names: str) -> Skipped:
+        found = Skipped()
+        for name in names:
+            found.append(name, "not an input")
+        return found
+
+    assert listed(entries("a")) == "a (not an input)"
+    assert listed(entries("ab"), 2) == "a (not an input); b (not an input)"
+    assert listed(entries("abc"), 1) == "a (not an input); and 2 more"
+    assert listed(entries("abcdef")).endswith("e (not an input); and 1 more")
