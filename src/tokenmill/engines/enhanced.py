@@ -8,8 +8,7 @@ import numpy as np
 
 from tokenmill.encode import Encoder
 from tokenmill.engines.base import Engine, Monitor
-from tokenmill.job.prepare import Job
-from tokenmill.output.plan_file import Units
+from tokenmill.engines.cost import SINGLE_BYTES, Cost
 from tokenmill.records import TokenBatch
 from tokenmill.unit.run import UnitHooks, run_unit
 
@@ -17,9 +16,13 @@ from tokenmill.unit.run import UnitHooks, run_unit
 class EnhancedEngine(Engine):
     """What the other engines are compared with."""
 
-    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
-        for unit in units:
-            run_unit(job, unit, OneAtATime(encoder), monitor.update, UnitHooks(checkpoint_batches=True))
+    name = "enhanced"
+    cost = Cost(per_worker=SINGLE_BYTES)
+
+    def run(self, encoder: Encoder, monitor: Monitor) -> None:
+        hooks = UnitHooks(checkpoint_batches=True)
+        for unit in self.assignment.units:
+            run_unit(self.assignment.setup, unit, OneAtATime(encoder), monitor.update, hooks)
 
 
 class OneAtATime:
@@ -30,5 +33,5 @@ class OneAtATime:
         self.name = encoder.name
 
     def encode(self, texts: Sequence[str]) -> TokenBatch:
-        singles = [self._encoder.encode([text]).ids for text in texts]
+        singles = [self._encoder.encode([text]).token_ids for text in texts]
         return TokenBatch(np.concatenate(singles), np.cumsum([0, *map(len, singles)]))

@@ -1,14 +1,14 @@
-"""extreme: one process; an asyncio loop hands units to tokenizer threads; parallel inside a unit where there is need.
+"""extreme: one process; an asyncio loop gives units to tokenizer threads, which share a unit when there are too few.
 
     loop                          tokenizer threads
     the next unit ──────────────> run_unit: read, parse, encode, pack, write
-    has its files read ahead
-    no unit left ───────────────> help: parse and encode blocks of a unit that is still under way
+    reads the next files ahead
+    no unit left ───────────────> help: parse and encode blocks of a unit that is still running
                                   └─ back to that unit's thread, which keeps the order
 
 While there are units for all threads, no block goes from one thread to another: handing over takes Python's lock, and
 the text leaves the cache of the core. One huge file still uses all cores, and no thread idles at the end. The buffers
-that blocks are read into are used again and again (read/ring.py), and how many are under way is bounded.
+that blocks are read into are reused (read/ring.py), and the number of blocks in flight is limited.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
 from tokenmill.encode import Encoder
-from tokenmill.engines.base import Engine, Monitor
-from tokenmill.engines.budget import BLOCKS_PER_THREAD
+from tokenmill.engines.base import Assignment, Engine, Monitor
+from tokenmill.engines.cost import BLOCK_BYTES, PROCESS_BYTES, THREAD_BYTES, Cost
 from tokenmill.engines.read_ahead import ReadAhead
-from tokenmill.job.prepare import Job
-from tokenmill.output.plan_file import Units
 from tokenmill.read.ring import Ring
 from tokenmill.records import Ledger, StageSeconds
-from tokenmill.unit.process import Encoded, Source
+from tokenmill.unit.process import EncodedBlock, PartBlock
 from tokenmill.unit.run import UnitHooks, run_unit
+
+BLOCKS_PER_THREAD = 3  # one that it works on, two that wait: for it, or for their turn
 
 
 class _OtherFailedError(Exception):
@@ -39,9 +39,23 @@ class _OtherFailedError(Exception):
 class ExtremeEngine(Engine):
     """Threads share one tokenizer, which releases Python's lock while it encodes."""
 
-    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
+    name = "extreme"
+    cost = Cost(
+        base=PROCESS_BYTES,
+        per_worker=THREAD_BYTES + BLOCKS_PER_THREAD * BLOCK_BYTES,
+        parallel=True,
+        shares_units=True,
+        reads_ahead=True,
+    )
+
+    @classmethod
+    def describe(cls, workers: int, share: int) -> str:  # noqa: ARG003 - threads have no share of their own
+        threads = "1 tokenizer thread" if workers == 1 else f"{workers} tokenizer threads"
+        return f"{threads}, {BLOCKS_PER_THREAD * workers} blocks in flight"
+
+    def run(self, encoder: Encoder, monitor: Monitor) -> None:
         # On a thread of its own: the caller may have a loop already, and Ctrl-C must reach the caller, not the loop.
-        pipeline = _Pipeline(job, units, encoder, monitor)
+        pipeline = _Pipeline(self.assignment, encoder, monitor)
         with ThreadPoolExecutor(1, "tokenmill-loop") as thread:
             running = thread.submit(lambda: asyncio.run(pipeline.run()))
             try:
@@ -52,14 +66,14 @@ class ExtremeEngine(Engine):
 
 
 class _Pipeline:
-    def __init__(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
-        self._job = job
-        self._waiting = deque(units.numbers)
+    def __init__(self, assignment: Assignment, encoder: Encoder, monitor: Monitor) -> None:
+        self._assignment = assignment
+        self._waiting = deque(range(len(assignment.units)))
         self._encoder = encoder
         self._monitor = monitor
         self._lock = threading.Lock()
         self._failed = False
-        self._ahead = ReadAhead(job)
+        self._ahead = ReadAhead(assignment.setup.inputs, assignment.prefetch_files, assignment.budget.read_ahead)
         self._hooks = UnitHooks(ordered_map=self._ordered_map, ring=Ring())
         # How many blocks may be given to threads that have no unit: to each one to work on and one that waits.
         self._help = threading.Semaphore(0)
@@ -69,7 +83,7 @@ class _Pipeline:
         self._failed = True
 
     async def run(self) -> None:
-        workers = self._job.budget.workers
+        workers = self._assignment.budget.workers
         with ThreadPoolExecutor(workers, "tokenmill-encode") as self._threads:
             outcomes = await asyncio.gather(*(self._drive() for _ in range(workers)), return_exceptions=True)
         errors = [o for o in outcomes if isinstance(o, BaseException)]
@@ -77,13 +91,13 @@ class _Pipeline:
             raise error
 
     async def _drive(self) -> None:
-        """Keep one thread busy: with units as long as there are any and none failed, then with helping."""
+        """Keep one thread busy: with units while there are any and none failed, then with helping."""
         loop = asyncio.get_running_loop()
         try:
             while self._waiting and not self._failed:
-                unit = self._job.plan.unit(self._waiting.popleft())
-                self._ahead.read(self._waiting)
-                work = partial(run_unit, self._job, unit, self._encoder, self._update, self._hooks)
+                unit = self._assignment.units[self._waiting.popleft()]
+                self._ahead.read(self._assignment.units[n] for n in self._waiting)
+                work = partial(run_unit, self._assignment.setup, unit, self._encoder, self._update, self._hooks)
                 await loop.run_in_executor(self._threads, work)
         except BaseException:
             self._failed = True
@@ -96,9 +110,11 @@ class _Pipeline:
                 raise _OtherFailedError
             self._monitor.update(ledger, consumed, stage_seconds)
 
-    def _ordered_map(self, function: Callable[[Source], Encoded], items: Iterable[Source], /) -> Iterator[Encoded]:
-        """Called on a unit's thread: results in order. It does blocks itself, but for those that others can do."""
-        pending: deque[Future[Encoded]] = deque()
+    def _ordered_map(
+        self, function: Callable[[PartBlock], EncodedBlock], items: Iterable[PartBlock], /
+    ) -> Iterator[EncodedBlock]:
+        """Called on a unit's thread: results in order. It does blocks itself, except for those that others can do."""
+        pending: deque[Future[EncodedBlock]] = deque()
         try:
             for item in items:
                 if self._help.acquire(blocking=False):
@@ -118,14 +134,14 @@ class _Pipeline:
                     self._help.release()
             wait(pending)
 
-    def _with_help(self, function: Callable[[Source], Encoded], item: Source) -> Encoded:
+    def _with_help(self, function: Callable[[PartBlock], EncodedBlock], item: PartBlock) -> EncodedBlock:
         try:
             return function(item)
         finally:
             self._help.release()
 
 
-def _done(result: Encoded) -> Future[Encoded]:
-    future: Future[Encoded] = Future()
+def _done(result: EncodedBlock) -> Future[EncodedBlock]:
+    future: Future[EncodedBlock] = Future()
     future.set_result(result)
     return future

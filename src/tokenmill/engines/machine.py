@@ -1,4 +1,4 @@
-"""What this machine has, and what this process takes of it."""
+"""What this machine has, and what this process uses of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def current_memory() -> int:
-    """Resident bytes of this process now, or at its peak where the system does not tell."""
+    """Resident bytes of this process now, or at its peak where the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -18,7 +18,7 @@ def current_memory() -> int:
 
 
 def peak_memory() -> int:
-    """The most that this process ever had in memory."""
+    """The most that this process has ever had in memory."""
     try:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
@@ -38,13 +38,13 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def machine_memory() -> int:
+def machine_memory(proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")) -> int:
     """What the machine has, or the control group that this process is in, if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([total, *_cgroup_limits()])
+    return min([total, *_cgroup_limits(proc, mount)])
 
 
-def _cgroup_limits(proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")) -> list[int]:
+def _cgroup_limits(proc: Path, mount: Path) -> list[int]:
     """The limits of this process's control group and of all above it, in either version of control groups."""
     found = []
     try:

@@ -1,19 +1,22 @@
-"""What the engine ultra and its workers say to each other."""
+"""What the engine ultra and its worker processes send each other. Every message is pickled, with all that it has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenmill.job.prepare import Job
+from tokenmill.config import EncoderChoice
 from tokenmill.records import Ledger, StageSeconds, Unit
+from tokenmill.unit.setup import UnitSetup
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What every worker is given: the job without its units."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """What every worker is given when it starts. Units, and the lock of the output, are not part of it."""
 
-    job: Job
+    setup: UnitSetup
+    encoder: EncoderChoice
     memory: int
+    """The worker's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class UnitReport:
     """What was done since the last report, and the memory of the worker."""
 
     ledger: Ledger
@@ -41,16 +44,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The unit is committed. `retire`: the worker is over its share of memory and makes room for another."""
+    """The unit is committed. `retire`: the worker is over its share of memory and is to be replaced."""
 
     retire: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The worker is over its share of memory; its unit goes on from its checkpoint in another one."""
+    """The worker is over its share of memory; another one continues its unit from the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
+    """The unit failed with this error; the worker is ready for another one."""
+
     error: Exception

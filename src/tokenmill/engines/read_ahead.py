@@ -1,44 +1,33 @@
-"""Has the kernel read the next files into its cache, so that nobody who encodes need wait for the disk."""
+"""Has the next files read ahead, so that nobody who encodes has to wait for the disk."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable
 from itertools import islice
 
-from tokenmill.job.prepare import Job
-from tokenmill.records import Format, InputFile, Part
-
-WISH_BYTES = 2 << 20
+from tokenmill.records import Format, InputFile, Part, Unit
+from tokenmill.storage.base import Reading
 
 
 class ReadAhead:
-    """Asks for the files of the units that come next; `--prefetch-files` of them, as far as the budget allows."""
+    """Asks for the files of the units that come next: `files` of them, up to `file_bytes` of each."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._asked: set[Part] = set()
+    def __init__(self, inputs: Reading, files: int, file_bytes: int) -> None:
+        self._inputs = inputs
+        self._files = files
+        self._file_bytes = file_bytes
+        self._requested: set[Part] = set()
 
-    def read(self, queue: Iterable[int]) -> None:
-        most, each = self._job.config.prefetch_files, self._job.budget.read_ahead
-        units = (self._job.plan.unit(n) for n in queue)
-        ahead = list(islice(((p, f) for u in units for p, f in zip(u.parts, u.files, strict=True)), most))
+    def read(self, upcoming: Iterable[Unit]) -> None:
+        parts = ((p, f) for u in upcoming for p, f in zip(u.parts, u.files, strict=True))
+        ahead = list(islice(parts, self._files))
         for part, file in ahead:
-            if part not in self._asked:
-                self._advise(part, file, each)
-        self._asked = {part for part, _ in ahead}
+            if part not in self._requested:
+                self._request(part, file)
+        self._requested = {part for part, _ in ahead}
 
-    def _advise(self, part: Part, file: InputFile, most: int) -> None:
+    def _request(self, part: Part, file: InputFile) -> None:
         start, end = part.start, part.end
         if end is None or file.format is Format.PARQUET:  # whose parts are counted in row groups
             start, end = 0, file.size
-        end = min(end, start + most)
-        with contextlib.suppress(OSError, AttributeError):  # a hint, which not every system takes
-            handle = os.open(self._job.plan.root / file.name, os.O_RDONLY)
-            try:
-                # The kernel takes only a few megabytes of a wish at a time.
-                for offset in range(start, end, WISH_BYTES):
-                    os.posix_fadvise(handle, offset, min(WISH_BYTES, end - offset), os.POSIX_FADV_WILLNEED)
-            finally:
-                os.close(handle)
+        self._inputs.prefetch(file.name, start, min(end, start + self._file_bytes))

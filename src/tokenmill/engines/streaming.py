@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from tokenmill.encode import Encoder
 from tokenmill.engines.base import Engine, Monitor
-from tokenmill.job.prepare import Job
-from tokenmill.output.plan_file import Units
+from tokenmill.engines.cost import SINGLE_BYTES, Cost
 from tokenmill.unit.run import run_unit
 
 
 class StreamingEngine(Engine):
     """Holds one block and what is made of it, whatever the size of the corpus."""
 
-    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
-        for unit in units:
-            run_unit(job, unit, encoder, monitor.update)
+    name = "streaming"
+    cost = Cost(per_worker=SINGLE_BYTES)
+
+    def run(self, encoder: Encoder, monitor: Monitor) -> None:
+        for unit in self.assignment.units:
+            run_unit(self.assignment.setup, unit, encoder, monitor.update)

@@ -1,12 +1,12 @@
 """ultra: a pool of worker processes over units.
 
     parent                          worker processes (engines/worker.py), one unit each at a time
-    hands out units, reads ahead ─> run_unit
-    counts, displays, replaces  <── progress, memory, done, failed, retire
+    assigns units, reads ahead ───> run_unit
+    counts, replaces workers   <─── ready, report, done, failed, retire
 
-A worker that dies (killed, out of memory, a native crash) is replaced and its unit tried again, twice; a unit that
-keeps failing is set aside while the others finish. Workers are separate programs, not forks: a fork of a process with
-native threads can hang, and a caller's script needs no `if __name__ == "__main__"`.
+A worker that dies (killed, out of memory, a native crash) is replaced; what becomes of its unit is for attempts.py to
+say. Workers are separate programs, not forks: a fork of a process with native threads can hang, and a caller's script
+needs no `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from tokenmill.config import resume_hint
 from tokenmill.encode import Encoder
-from tokenmill.engines.base import Engine, Monitor
-from tokenmill.engines.protocol import Done, Failed, Progress, Ready, Retire, Setup, Task
+from tokenmill.engines.attempts import Attempt, Attempts
+from tokenmill.engines.base import Assignment, Engine, Monitor
+from tokenmill.engines.cost import PROCESS_BYTES, SINGLE_BYTES, Cost
+from tokenmill.engines.protocol import Done, Failed, Ready, Retire, Task, UnitReport, WorkerSetup
 from tokenmill.engines.read_ahead import ReadAhead
-from tokenmill.errors import TokenmillError, WorkerError
-from tokenmill.job.prepare import Job
-from tokenmill.messages import printable
-from tokenmill.output.plan_file import Units
-from tokenmill.records import Ledger, StageSeconds, Unit
+from tokenmill.errors import WorkerError
+from tokenmill.messages import size
+from tokenmill.records import Ledger, StageSeconds
 
 log = logging.getLogger("tokenmill")
 
-ATTEMPTS = 3
-NAMED_IN_MESSAGE = 3
-# Workers are the parallelism; native threads inside them would only fight over the cores.
+# Workers are the parallelism; native threads inside them would only compete for the cores.
 _ONE_THREAD = {"FASTOKENS_BPE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 _PROGRAM = "from tokenmill.engines.worker import main; main({connection}, {setup})"
-# These may go to every process of the group; what becomes of the workers is for the parent to say.
+# A terminal sends these to every process of the group, but it is the parent that ends the workers.
 _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM)
 STOP_SECONDS = 0.5
 POLL_SECONDS = 0.1
@@ -53,16 +49,24 @@ POLL_SECONDS = 0.1
 class UltraEngine(Engine):
     """Runs as many workers as the memory budget allows."""
 
+    name = "ultra"
+    cost = Cost(base=PROCESS_BYTES, per_worker=SINGLE_BYTES, parallel=True, reads_ahead=True)
     _pool: _Pool | None = None
+    worker = ("process", "processes")
 
-    def warm_up(self, job: Job, units: Units) -> None:
-        self._pool = _Pool(job, min(job.budget.workers, len(units)))
+    @classmethod
+    def describe(cls, workers: int, share: int) -> str:
+        processes = "1 worker process" if workers == 1 else f"{workers} worker processes"
+        return f"{processes} of up to {size(share)} each"
 
-    def run(self, job: Job, units: Units, encoder: Encoder, monitor: Monitor) -> None:
+    def warm_up(self) -> None:
+        self._pool = _Pool(self.assignment)
+
+    def run(self, encoder: Encoder, monitor: Monitor) -> None:
         if self._pool is None:
-            self.warm_up(job, units)
+            self.warm_up()
         assert self._pool is not None
-        self._pool.run(units, encoder.name, monitor)
+        self._pool.run(encoder.name, monitor)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -76,23 +80,20 @@ class _Worker:
     index: int
     process: subprocess.Popen[bytes]
     connection: Connection
-    unit: Unit | None = None
+    attempt: Attempt | None = None
     ready: bool = False
-    counted: Ledger = field(default_factory=Ledger)
-    consumed: int = 0
 
 
 class _Pool:
-    def __init__(self, job: Job, workers: int) -> None:
-        self._job = job
-        self._queue: deque[int] = deque()
-        self._attempts: dict[int, int] = {}
-        self._set_aside: dict[str, str] = {}
-        self._ahead = ReadAhead(job)
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._ahead = ReadAhead(assignment.setup.inputs, assignment.prefetch_files, assignment.budget.read_ahead)
         # In a file, not down the socket: it holds the tokenizer, and a send of megabytes would wait for the worker.
         self._setup = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the pool, see close
-        pickle.dump(Setup(job, job.budget.worker_bytes), self._setup)
+        setup, share = assignment.setup, assignment.budget.worker_bytes
+        pickle.dump(WorkerSetup(setup=setup, encoder=assignment.encoder, memory=share), self._setup)
         self._setup.flush()
+        workers = min(assignment.budget.workers, len(assignment.units))
         self._workers = [self._start(index) for index in range(workers)]
 
     def _start(self, index: int) -> _Worker:
@@ -100,7 +101,7 @@ class _Pool:
         program = _PROGRAM.format(connection=theirs.fileno(), setup=self._setup.fileno())
         # It inherits the lock of the output directory: should this process die, nobody else may write there before its
         # workers have noticed.
-        inherited = [theirs.fileno(), self._setup.fileno(), self._job.store.lock]
+        inherited = [theirs.fileno(), self._setup.fileno(), *self._assignment.lock_handles]
         command = [sys.executable, "-P", "-c", program]
         environment = os.environ | _ONE_THREAD
         # A mask is inherited, so these signals cannot hit a worker even before its first line of Python.
@@ -112,39 +113,31 @@ class _Pool:
         theirs.close()
         return _Worker(index, process, ours)
 
-    def run(self, units: Units, encoder: str, monitor: Monitor) -> None:
-        self._monitor = monitor
+    def run(self, encoder: str, monitor: Monitor) -> None:
         self._encoder = encoder
-        # The largest first: so the workers end at about the same time.
-        self._queue.extend(sorted(units.numbers, key=lambda n: -self._job.plan.sizes[n]))
+        self._monitor = monitor
+        self._attempts = Attempts(self._assignment.units, monitor.update, self._assignment.settle)
         for worker in self._workers:
             self._assign(worker)
-        while busy := {w.connection: w for w in self._workers if w.unit}:
+        while busy := {w.connection: w for w in self._workers if w.attempt}:
             ready = wait(list(busy), POLL_SECONDS)
             self._monitor.update(Ledger(), 0, StageSeconds())  # raises if the run is to stop
             for connection in ready:
                 self._receive(busy[connection])  # type: ignore[index]
-        if self._set_aside:
-            raise WorkerError(
-                f"{len(self._set_aside)} unit(s) failed {ATTEMPTS} times and were set aside: "
-                + "; ".join(f"unit {name}: {why}" for name, why in list(self._set_aside.items())[:NAMED_IN_MESSAGE])
-                + f". Everything else is committed: {resume_hint(self._job.config)} to try just these again, with "
-                "fewer --num-workers if memory was short"
-            )
+        self._attempts.finish(self._assignment.setup.resume_hint)
 
     def _assign(self, worker: _Worker) -> None:
-        worker.unit = self._job.plan.unit(self._queue.popleft()) if self._queue else None
-        worker.counted, worker.consumed = Ledger(), 0
-        if worker.unit is not None:
-            self._ahead.read(self._queue)
+        worker.attempt = self._attempts.begin()
+        if worker.attempt is not None:
+            self._ahead.read(self._attempts.upcoming())
             self._send(worker)
 
     def _send(self, worker: _Worker) -> None:
         # Not before it is ready: a unit of many files is more than a socket holds, and sending waits for a reader.
         if worker.ready:
-            assert worker.unit is not None
-            with contextlib.suppress(OSError):
-                worker.connection.send(Task(worker.unit, self._encoder))
+            assert worker.attempt is not None
+            with contextlib.suppress(OSError):  # it died: the next receive will tell
+                worker.connection.send(Task(worker.attempt.unit, self._encoder))
 
     def _receive(self, worker: _Worker) -> None:
         try:
@@ -152,86 +145,45 @@ class _Pool:
         except (EOFError, OSError):
             self._handle_death(worker)
             return
+        assert worker.attempt is not None
         match message:
             case Ready():
                 worker.ready = True
                 self._send(worker)
-            case Progress():
-                worker.counted.add(message.ledger)
-                worker.consumed += message.consumed
-                self._monitor.worker(worker.index, worker.unit, message.memory)
-                self._monitor.update(message.ledger, message.consumed, message.stage_seconds)
+            case UnitReport():
+                self._monitor.worker(worker.index, worker.attempt.unit, message.memory)
+                worker.attempt.reported.add(message.ledger, message.consumed, message.stage_seconds)
             case Done(retire=False):
                 self._assign(worker)
             case Done():
                 self._replace(worker)
             case Retire():
                 log.info("worker %d is over its share of memory: replaced at a checkpoint", worker.index)
-                self._take_back(worker)
-                assert worker.unit is not None
-                self._queue.appendleft(worker.unit.index)
+                self._attempts.leave(worker.attempt)
                 self._replace(worker)
             case Failed():
-                self._failed(worker, message.error)
-
-    def _failed(self, worker: _Worker, error: Exception) -> None:
-        """What the input, the disk or the user causes would happen again; only the unexpected is tried again."""
-        if isinstance(error, TokenmillError):
-            raise error
-        if not self._is_committed(worker):
-            self._try_again(worker, f"{type(error).__name__}: {error}")
-        self._assign(worker)
+                self._attempts.fail(worker.attempt, message.error)
+                self._assign(worker)
 
     def _handle_death(self, worker: _Worker) -> None:
         code = worker.process.wait()
-        if self._is_committed(worker):
-            self._replace(worker)
-            return
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if not worker.ready and code != -signal.SIGKILL:
-            raise WorkerError(f"a worker {how} before it could begin: see its message above, or try --engine extreme")
-        self._try_again(worker, f"its worker {how}{' (out of memory?)' if code == -signal.SIGKILL else ''}")
+            raise WorkerError(f"a worker {how} before it was ready: see its message above, or try --engine extreme")
+        assert worker.attempt is not None
+        hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+        self._attempts.fail(worker.attempt, f"its worker {how}{hint}")
         self._replace(worker)
 
-    def _is_committed(self, worker: _Worker) -> bool:
-        """Whether a worker failed only after its unit was committed: then what it did not come to is done here.
-
-        There is no older receipt: those of units that are done again were removed when the run began.
-        """
-        unit = worker.unit
-        assert unit is not None
-        receipt = self._job.store.receipt(unit)
-        if receipt is None:
-            return False
-        self._job.store.remove_checkpoint(unit)
-        self._take_back(worker)
-        self._monitor.update(receipt.ledger, unit.size, StageSeconds())
-        return True
-
-    def _try_again(self, worker: _Worker, why: str) -> None:
-        unit = worker.unit
-        assert unit is not None
-        self._take_back(worker)
-        failures = self._attempts[unit.index] = self._attempts.get(unit.index, 0) + 1
-        log.warning("unit %s failed, attempt %d of %d: %s", unit.name, failures, ATTEMPTS, printable(why))
-        if failures < ATTEMPTS:
-            self._queue.appendleft(unit.index)
-        else:
-            self._set_aside[unit.name] = printable(why)
-
-    def _take_back(self, worker: _Worker) -> None:
-        """What an attempt reported is reported again by the next one."""
-        self._monitor.update(-worker.counted, -worker.consumed, StageSeconds())
-
     def _replace(self, worker: _Worker) -> None:
-        """Start another worker in its place; a unit that was left at a checkpoint is the next in the queue."""
+        """Start another worker in its place; a unit that was left at a checkpoint is the next one."""
         worker.connection.close()
         worker.process.wait()
         fresh = self._workers[worker.index] = self._start(worker.index)
         self._assign(fresh)
 
     def close(self) -> None:
-        """Have every worker stop at its next block; end those that do not."""
+        """Have every worker stop at its next block; kill those that do not."""
         self._setup.close()
         for worker in self._workers:
             worker.connection.close()  # which it notices

@@ -1,7 +1,7 @@
 """A worker process of the engine ultra: runs the units that it is given, and reports.
 
-It talks over its end of a socket pair. The other end is the parent's: when that closes, for whatever reason, the worker
-stops.
+It talks over its end of a socket pair. The other end is the parent's: when that is closed, for whatever reason, the
+worker stops.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import pickle
 import time
 from multiprocessing.connection import Connection
 
+from tokenmill.config import EncoderChoice
 from tokenmill.encode import Encoder, load_encoder
 from tokenmill.engines.machine import current_memory
-from tokenmill.engines.protocol import Done, Failed, Progress, Ready, Retire, Setup, Task
+from tokenmill.engines.protocol import Done, Failed, Ready, Retire, Task, UnitReport, WorkerSetup
 from tokenmill.errors import Interrupted, TokenizerError
-from tokenmill.job.prepare import Job
 from tokenmill.records import Ledger, StageSeconds
 from tokenmill.unit.run import UnitHooks, run_unit
+from tokenmill.unit.setup import UnitSetup
 
 REPORT_SECONDS = 0.2
 
 
 class _RetireError(Exception):
-    pass
+    """Leaves a unit at its checkpoint, so that another worker can continue it."""
 
 
 class _Reporter:
-    """Tells the parent how far the unit is, a few times a second, and whether there is still a parent."""
+    """Tells the parent how far the unit is, a few times a second, and stops the unit when there is no parent."""
 
     def __init__(self, connection: Connection, share: int) -> None:
         self._connection = connection
@@ -37,7 +38,7 @@ class _Reporter:
         self._consumed = 0
         self._stage_seconds = StageSeconds()
         self._due = 0.0
-        self.over = False
+        self._was_over = False
 
     def update(self, ledger: Ledger, consumed: int, stage_seconds: StageSeconds) -> None:
         self._ledger.add(ledger)
@@ -47,64 +48,69 @@ class _Reporter:
             self.flush()
 
     def flush(self) -> None:
-        if self._connection.poll():  # the parent says nothing while a unit runs, so this is the end of it
+        if self._connection.poll():  # the parent sends nothing while a unit runs, so it has closed its end
             raise Interrupted("the parent is gone")
         memory = current_memory()
-        self.over = memory > self._share
-        if self.over:
+        self._was_over = memory > self._share
+        if self._was_over:
             gc.collect()
-        self._connection.send(Progress(self._ledger, self._consumed, self._stage_seconds, memory))
+        self._connection.send(UnitReport(self._ledger, self._consumed, self._stage_seconds, memory))
         self._ledger, self._consumed, self._stage_seconds = Ledger(), 0, StageSeconds()
         self._due = time.monotonic() + REPORT_SECONDS
 
     def checkpointed(self) -> None:
-        if self.over and current_memory() > self._share:
+        if self.is_over_share():
             raise _RetireError
+
+    def is_over_share(self) -> bool:
+        """Whether the worker was over its share of memory at the last report, and still is."""
+        return self._was_over and current_memory() > self._share
 
 
 def main(connection_descriptor: int, setup_descriptor: int) -> None:
     """Run units until the parent closes its end."""
     connection = Connection(connection_descriptor)
     size = os.fstat(setup_descriptor).st_size
-    setup: Setup = pickle.loads(os.pread(setup_descriptor, size, 0))  # of our own parent, over an inherited descriptor
+    given: WorkerSetup = pickle.loads(os.pread(setup_descriptor, size, 0))  # from our own parent, by a descriptor
+    setup = given.setup
     try:
-        encoder = _guess_encoder(setup.job)
+        encoder = _guess_encoder(given)
         connection.send(Ready())
         while True:
             task: Task = connection.recv()
             try:
                 if encoder is None or encoder.name != task.encoder:
-                    encoder = load_encoder(setup.job.tokenizer, task.encoder, setup.job.config.special_tokens_in_text)
-                connection.send(_run(setup, task, encoder, connection))
+                    encoder = load_encoder(setup.tokenizer, task.encoder, setup.options.special_tokens_in_text)
+                connection.send(_run(setup, task, encoder, _Reporter(connection, given.memory)))
             except (Interrupted, EOFError, ConnectionError):
                 return
             except Exception as error:
-                connection.send(Failed(_picklable(error)))
+                connection.send(Failed(picklable(error)))
     except (EOFError, ConnectionError):
         return  # the parent is done, or gone
 
 
-def _run(setup: Setup, task: Task, encoder: Encoder, connection: Connection) -> Done | Retire:
-    reporter = _Reporter(connection, setup.memory)
+def _run(setup: UnitSetup, task: Task, encoder: Encoder, reporter: _Reporter) -> Done | Retire:
     try:
         hooks = UnitHooks(checkpointed=reporter.checkpointed)
-        run_unit(setup.job, task.unit, encoder, reporter.update, hooks)
+        run_unit(setup, task.unit, encoder, reporter.update, hooks)
     except _RetireError:
         return Retire()
     reporter.flush()
-    return Done(retire=reporter.over and current_memory() > setup.memory)
+    return Done(retire=reporter.is_over_share())
 
 
-def _guess_encoder(job: Job) -> Encoder | None:
-    """The encoder that will be wanted in all likelihood, loaded while the parent is still checking it."""
-    name = str(job.config.encoder).replace("auto", "fastokens")
+def _guess_encoder(given: WorkerSetup) -> Encoder | None:
+    """The encoder that will most likely be needed, loaded while the parent is still checking it."""
+    name = EncoderChoice.FASTOKENS if given.encoder is EncoderChoice.AUTO else given.encoder
     try:
-        return load_encoder(job.tokenizer, name, job.config.special_tokens_in_text)
+        return load_encoder(given.setup.tokenizer, str(name), given.setup.options.special_tokens_in_text)
     except TokenizerError:
         return None
 
 
-def _picklable(error: Exception) -> Exception:
+def picklable(error: Exception) -> Exception:
+    """The error, or its text if the parent could not load it."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
