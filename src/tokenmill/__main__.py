@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Ctrl-C may come while the libraries are still being loaded."""
     try:
-        from tokenmill.cli import main as run_command_line
+        from tokenmill.cli.program import main as run_command_line
 
         return run_command_line()
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,22 @@ import pytest
 from backports import zstd
 
 import tokenmill
-from tests.conftest import BOS, EOS, PAD, Run, documents, ids, jsonl, rejects, texts, tiny_tokenizer_json, tree
+from tests.conftest import (
+    BOS,
+    EOS,
+    PAD,
+    Run,
+    SmallUnits,
+    documents,
+    ids,
+    jsonl,
+    rejects,
+    texts,
+    tiny_tokenizer_json,
+    tree,
+)
+from tests.support.compression import COMPRESS, SUFFIX
+from tokenmill.records import Codec
 
 
 def test_documents_become_rows_with_eos_and_padding(inputs: Path, tmp_path: Path, run: Run) -> None:
@@ -50,10 +66,8 @@ def test_every_format_gives_the_same_documents(inputs: Path, tmp_path: Path, run
     values = [f"document {n} ü" for n in range(7)]
     data = texts(*values)
     (inputs / "a.jsonl").write_bytes(data)
-    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(data))
-    (inputs / "c.jsonl.zst").write_bytes(zstd.compress(data))
-    (inputs / "d.jsonl.bz2").write_bytes(bz2.compress(data))
-    (inputs / "e.jsonl.xz").write_bytes(lzma.compress(data))
+    for name, codec in zip("bcde", COMPRESS, strict=True):
+        (inputs / f"{name}.jsonl{SUFFIX[codec]}").write_bytes(COMPRESS[codec](data))
     pq.write_table(pa.table({"text": values}), inputs / "f.parquet", row_group_size=3)
     (inputs / "g.txt").write_text("\ufeffone file\r\n")
     run()
@@ -84,10 +98,9 @@ def test_the_sidecar_leads_back_to_the_line(inputs: Path, tmp_path: Path, run: R
 
 
 def test_line_numbers_are_absolute_in_a_file_that_was_cut(
-    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, tmp_path: Path, run: Run, small_units: SmallUnits
 ) -> None:
-    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 500)
-    monkeypatch.setattr("tokenmill.plan.cut.FILE_COST_BYTES", 0)
+    small_units(500, file_cost=0)
     lines = [texts(f"text {n}") if n % 10 else b"broken %d\n" % n for n in range(300)]
     (inputs / "a.jsonl").write_bytes(b"".join(lines))
     run()
@@ -128,47 +141,41 @@ def test_rejects_are_written_down(inputs: Path, tmp_path: Path, run: Run) -> Non
     assert result.ledger.records == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "compress", "library"),
-    [
-        ("a.jsonl.gz", gzip.compress, lambda: zlib.decompressobj(31)),
-        ("a.jsonl.zst", zstd.compress, zstd.ZstdDecompressor),
-        ("a.jsonl.bz2", lambda data: bz2.compress(data, 1), bz2.BZ2Decompressor),
-        ("a.jsonl.xz", lzma.compress, lzma.LZMADecompressor),
-    ],
-    ids=["gzip", "zstd", "bzip2", "xz"],
-)
+LIBRARY: dict[Codec, Callable[[], Any]] = {
+    Codec.GZIP: lambda: zlib.decompressobj(31),
+    Codec.ZSTD: zstd.ZstdDecompressor,
+    Codec.BZIP2: bz2.BZ2Decompressor,
+    Codec.XZ: lzma.LZMADecompressor,
+}
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
 def test_a_truncated_file_gives_every_line_before_the_end_and_one_reject(
-    inputs: Path, tmp_path: Path, run: Run, name: str, compress: Any, library: Any
+    inputs: Path, tmp_path: Path, run: Run, codec: Codec
 ) -> None:
     rng = np.random.default_rng(0)
     values = [rng.bytes(400).hex() for _ in range(2000)]
-    data = compress(texts(*values))
+    data = COMPRESS[codec](texts(*values))
+    name = f"a.jsonl{SUFFIX[codec]}"
     (inputs / name).write_bytes(data[: len(data) // 2])
     result = run()
     found = documents(tmp_path / "out")
-    assert len(found) == library().decompress(data[: len(data) // 2]).count(b"\n") > 500
+    assert len(found) == LIBRARY[codec]().decompress(data[: len(data) // 2]).count(b"\n") > 500
     assert found == [v.encode() for v in values[: len(found)]]
     (reject,) = rejects(tmp_path / "out")
     assert (reject["file"], reject["reason"], reject["line"]) == (name, "truncated_file", len(found) + 1)
     assert result.ledger.records == len(found) + 1
 
 
-CHECKED: dict[str, Any] = {
-    "a.jsonl.gz": (gzip.compress, -8),
-    "a.jsonl.zst": (lambda d: zstd.compress(d, options={zstd.CompressionParameter.checksum_flag: 1}), -2),
-    "a.jsonl.bz2": (bz2.compress, -3),
-    "a.jsonl.xz": (lzma.compress, -1),
-}
+CHECKSUM_AT = {Codec.GZIP: -8, Codec.ZSTD: -2, Codec.BZIP2: -3, Codec.XZ: -1}
 
 
-@pytest.mark.parametrize("name", CHECKED)
-def test_a_whole_record_right_before_the_break_is_kept(inputs: Path, tmp_path: Path, run: Run, name: str) -> None:
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_a_whole_record_right_before_the_break_is_kept(inputs: Path, tmp_path: Path, run: Run, codec: Codec) -> None:
     """Also the last one, whose line has no end: a wrong checksum behind it takes nothing away."""
-    compress, place = CHECKED[name]
-    data = bytearray(compress(texts("one") + texts("two").rstrip(b"\n")))
-    data[place] ^= 1
-    (inputs / name).write_bytes(data)
+    data = bytearray(COMPRESS[codec](texts("one") + texts("two").rstrip(b"\n")))
+    data[CHECKSUM_AT[codec]] ^= 1
+    (inputs / f"a.jsonl{SUFFIX[codec]}").write_bytes(data)
     ledger = run().ledger
     assert documents(tmp_path / "out") == [b"one", b"two"]
     assert [d.record for d in tokenmill.open(tmp_path / "out").documents()] == [1, 2]

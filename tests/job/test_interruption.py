@@ -9,7 +9,6 @@ import random
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,15 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import jsonl, texts, tree
+from tests.support.processes import PROJECT, python
 from tests.support.whole import faults
 from tokenmill.config import ENGINES
 from tokenmill.job.interrupt import GRACE_SECONDS
-
-PROJECT = Path(__file__).parents[2]
-
-
-def python(*arguments: object) -> list[str]:
-    return [sys.executable, *map(str, arguments)]
 
 
 @pytest.fixture
@@ -43,14 +37,14 @@ def small_job(inputs: Path) -> Path:
 
 
 def go_wrong(*arguments: object) -> int:
-    """How many steps went wrong, one after another, each mended by running again."""
+    """How many steps went wrong, one after another, each fixed by running again."""
     driver = python("-m", "tests.support.crash_driver", *arguments)
     done = subprocess.run(driver, cwd=PROJECT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
 
-@pytest.mark.parametrize(("engine", "stride", "least"), [("streaming", 1, 107), ("enhanced", 8, 30)])
+@pytest.mark.parametrize(("engine", "stride", "least"), [("streaming", 1, 130), ("enhanced", 8, 35)])
 def test_a_crash_at_any_write_step_changes_nothing(
     small_job: Path, tmp_path: Path, tiny_tokenizer: str, engine: str, stride: int, least: int
 ) -> None:
@@ -98,7 +92,7 @@ def job(inputs: Path, tmp_path: Path, tiny_tokenizer: str) -> list[str]:
 
 
 IN_THE_SECOND_FILE = "00000-0006.docs.npy"  # each gives four chunks and a part of a fifth
-STUCK = 120  # seconds, after which a process is taken to hang; how soon it stops is the subject of test_engines.py
+STUCK = 120  # seconds, after which a process is taken to hang; tests/engines has how soon it stops
 
 
 def tokenmill(arguments: list[str]) -> subprocess.CompletedProcess[str]:

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import tokenmill
-from tests.conftest import Run, documents, texts, tiny_tokenizer_json, tree
+from tests.conftest import Run, SmallUnits, documents, texts, tiny_tokenizer_json, tree
+from tests.support.stops import LookAfterEachBlock, stop_at_checkpoint
 from tokenmill.errors import (
     DifferentJobError,
     InputError,
@@ -24,6 +25,7 @@ from tokenmill.errors import (
     OutputError,
     TokenizerError,
 )
+from tokenmill.output.open import output_storage
 from tokenmill.output.store import Store
 
 
@@ -103,7 +105,7 @@ def test_changed_inputs_are_refused_by_name(inputs: Path, run: Run, change: Any,
         run()
 
 
-def test_overwrite_starts_anew(inputs: Path, tmp_path: Path, run: Run) -> None:
+def test_overwrite_starts_over(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a" * 100))
     run(sequences_per_chunk=1)
     (inputs / "a.jsonl").write_bytes(texts("b"))
@@ -149,18 +151,17 @@ def test_an_output_that_is_a_file_is_refused(inputs: Path, tmp_path: Path, run: 
 
 def test_a_second_run_at_the_same_time_is_refused(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))
-    with Store(tmp_path / "out").locked(), pytest.raises(OutputBusyError, match="another run"):
+    with Store(output_storage(tmp_path / "out")).locked(), pytest.raises(OutputBusyError, match="another run"):
         run()
     run()
 
 
-def test_a_stop_leaves_a_state_that_continues(inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str) -> None:
+def test_a_stop_leaves_a_state_that_continues(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" for n in range(100))))
     stop = threading.Event()
     stop.set()
-    options: dict[str, Any] = {"inputs": (str(inputs),), "tokenizer": tiny_tokenizer, "seq_len": 8}
     with pytest.raises(Interrupted, match="same command"):
-        tokenmill.run(tokenmill.Config(output=tmp_path / "out", **options), stop=stop)
+        run(stop=stop)
     run()
     run(output=tmp_path / "fresh")
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
@@ -197,42 +198,27 @@ def test_a_file_whose_size_has_changed_is_made_again(
     assert tree(tmp_path / "out") == before
 
 
-class Onlooker:
-    """Takes the place of the event that stops a run, which is asked after every block: so it can look meanwhile."""
-
-    def __init__(self, look: Callable[[], Any], stop_after: int | None = None) -> None:
-        self._look = look
-        self._stop_after = stop_after
-        self.seen: list[Any] = []
-
-    def is_set(self) -> bool:
-        self.seen.append(self._look())
-        return len(self.seen) == self._stop_after
-
-
 RunAndLook = Callable[..., list[Any]]
 
 
 @pytest.fixture
-def run_and_look(inputs: Path, tmp_path: Path, tiny_tokenizer: str) -> RunAndLook:
+def run_and_look(run: Run) -> RunAndLook:
     """Run a job as `run` does; what was seen after each block of it."""
 
     def run_job(look: Callable[[], Any], stop_after: int | None = None, **options: Any) -> list[Any]:
-        onlooker = Onlooker(look, stop_after)
-        options = {"tokenizer": tiny_tokenizer, "seq_len": 8, "max_rejects": "100%", **options}
-        config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
+        stop = LookAfterEachBlock(look, stop_after)
         with pytest.raises(Interrupted) if stop_after else nullcontext():
-            tokenmill.run(config, stop=cast(threading.Event, onlooker))
-        return onlooker.seen
+            run(stop=stop, **options)
+        return stop.seen
 
     return run_job
 
 
 @pytest.mark.parametrize("reason", ["asked for", "a chunk is lost"])
 def test_while_a_unit_is_done_again_nothing_says_that_it_or_the_job_is_complete(
-    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, monkeypatch: pytest.MonkeyPatch, reason: str
+    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, small_units: SmallUnits, reason: str
 ) -> None:
-    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 1)
+    small_units(1)
     for name in ("a", "b"):
         (inputs / f"{name}.jsonl.gz").write_bytes(gzip.compress(texts(name)))
     run(engine="streaming")
@@ -247,9 +233,9 @@ def test_while_a_unit_is_done_again_nothing_says_that_it_or_the_job_is_complete(
 
 
 def test_what_a_dead_run_left_half_written_is_gone_before_units_run_but_what_a_checkpoint_knows_of_stays(
-    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, tmp_path: Path, run: Run, run_and_look: RunAndLook, small_blocks: Callable[[int], None]
 ) -> None:
-    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 500)
+    small_blocks(500)
     (inputs / "a.jsonl").write_bytes(texts(*(f"text {n}" for n in range(200))))
     temporary = tmp_path / "out" / "tmp"
 
@@ -299,22 +285,15 @@ def test_a_lost_file_of_a_unit_is_made_again(inputs: Path, tmp_path: Path, run: 
 
 
 def test_a_unit_that_went_on_without_a_file_and_was_interrupted_does_not_forget_it(
-    inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str
+    inputs: Path, tmp_path: Path, run: Run
 ) -> None:
     (inputs / "a.jsonl").symlink_to(tmp_path / "late.jsonl")
     (inputs / "b.jsonl").write_bytes(texts(*("x" * 1000 for _ in range(3000))))
-
-    class StopAfterACheckpoint:
-        def is_set(self) -> bool:
-            return any((tmp_path / "out" / "units").glob("*.checkpoint.json"))
-
-    options: dict[str, Any] = {"tokenizer": tiny_tokenizer, "seq_len": 8, "sequences_per_chunk": 10_000}
-    config = tokenmill.Config(inputs=(str(inputs),), output=tmp_path / "out", **options)
     with pytest.raises(Interrupted):
-        tokenmill.run(config, stop=cast(threading.Event, StopAfterACheckpoint()))
-    assert list(run(**options).missing) == ["a.jsonl"]
+        run(stop=stop_at_checkpoint(tmp_path / "out"), sequences_per_chunk=10_000)
+    assert list(run(sequences_per_chunk=10_000).missing) == ["a.jsonl"]
     (tmp_path / "late.jsonl").write_bytes(texts("late"))
-    assert run(**options).complete
+    assert run(sequences_per_chunk=10_000).complete
     assert documents(tmp_path / "out")[0] == b"late"
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tokenmill
-from tests.conftest import Run, documents, rejects, texts, tree
+from tests.conftest import MakeConfig, Run, documents, rejects, texts, tree
+from tests.support.jobs import prepare
 from tokenmill.errors import (
     DifferentJobError,
     InputError,
@@ -18,8 +18,6 @@ from tokenmill.errors import (
     RejectLimitError,
     TokenizerError,
 )
-from tokenmill.job import execute
-from tokenmill.plan.make import make_plan
 
 
 def test_what_was_left_out_is_written_down(inputs: Path, tmp_path: Path, run: Run) -> None:
@@ -71,7 +69,7 @@ def test_an_unreadable_file_does_not_stop_the_others(inputs: Path, tmp_path: Pat
     assert not result.complete
     assert result.missing == {"b.jsonl": "b.jsonl cannot be read: No such file or directory"}
     assert documents(tmp_path / "out") == [b"a", b"c"]
-    # Mended, the same job completes, and is what it would have been.
+    # Once it is fixed, the same job completes, and is what it would have been.
     (tmp_path / "late.jsonl").write_bytes(texts("b"))
     assert run().complete
     assert documents(tmp_path / "out") == [b"a", b"b", b"c"]
@@ -79,41 +77,28 @@ def test_an_unreadable_file_does_not_stop_the_others(inputs: Path, tmp_path: Pat
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
 
-def test_a_file_that_vanishes_after_the_plan_is_missing(
-    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_vanishes_after_the_plan_is_missing(inputs: Path, tmp_path: Path, config: MakeConfig) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))
     (inputs / "b.jsonl").write_bytes(texts("b"))
-    _after_plan(monkeypatch, lambda: (inputs / "b.jsonl").unlink())
-    result = run()
+    job = prepare(config())
+    (inputs / "b.jsonl").unlink()
+    result = job.run()
     assert list(result.missing) == ["b.jsonl"]
     assert documents(tmp_path / "out") == [b"a"]
 
 
 def test_a_file_that_changes_after_the_plan_is_never_mixed_in(
-    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, tmp_path: Path, run: Run, config: MakeConfig
 ) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))
     (inputs / "b.jsonl").write_bytes(texts("b"))
-    _after_plan(monkeypatch, lambda: (inputs / "b.jsonl").write_bytes(texts("changed")))
-    result = run()
+    job = prepare(config())
+    (inputs / "b.jsonl").write_bytes(texts("changed"))
+    result = job.run()
     assert result.missing == {"b.jsonl": "b.jsonl changed since the job was planned: restore it, or use --overwrite"}
     assert documents(tmp_path / "out") == [b"a"]
     with pytest.raises(DifferentJobError, match=r"input changed: b\.jsonl"):
         run()
-
-
-def _after_plan(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
-    """Do something to the inputs between planning and reading."""
-    original = make_plan
-
-    def plan_then_act(config: tokenmill.Config) -> Any:
-        plan = original(config)
-        action()
-        monkeypatch.undo()
-        return plan
-
-    monkeypatch.setattr(execute, "make_plan", plan_then_act)
 
 
 def test_strange_file_names_are_data(inputs: Path, tmp_path: Path, run: Run) -> None:
@@ -170,7 +155,7 @@ def test_the_output_of_a_job_that_died_early_is_no_input(inputs: Path, run: Run)
         ("job.json", None),
     ],
 )
-def test_a_damaged_job_or_plan_is_named_and_can_be_started_anew(
+def test_a_damaged_job_or_plan_is_named_and_can_be_started_over(
     inputs: Path, tmp_path: Path, run: Run, name: str, content: str | None
 ) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tokenmill
-from tests.conftest import EOS, Run, documents, texts
+from tests.conftest import EOS, Run, SmallUnits, documents, texts
 from tokenmill.errors import OutputError
 
 
@@ -126,9 +126,9 @@ def test_documents_may_end_with_a_chunk_and_go_through_whole_ones(inputs: Path, 
 
 
 def test_documents_of_several_units_keep_their_files_apart(
-    inputs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, tmp_path: Path, run: Run, small_units: SmallUnits
 ) -> None:
-    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 10)
+    small_units(10)
     (inputs / "a.jsonl").write_bytes(texts("a", "aa"))
     (inputs / "b.jsonl").write_bytes(b"\n" + texts("b", "bb"))
     run(seq_len=4, sequences_per_chunk=1)
@@ -144,7 +144,7 @@ def test_documents_of_several_units_keep_their_files_apart(
 
 
 def test_a_directory_without_a_complete_job_is_refused(output: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="Is this an output of tokenmill"):
+    with pytest.raises(OutputError, match=r"Is this a tokenmill output\?"):
         tokenmill.open(tmp_path)
     (output / "manifest.json").unlink()
     with pytest.raises(OutputError, match="not complete: run it again"):

@@ -1,6 +1,6 @@
 """The limit: the CPU seconds of the bare kernels on the user's data. Nothing that uses them can be faster.
 
-Each library call is made on the same blocks as in a run, one thread, with nothing around it: no line numbers, no books,
+Each library call is made on the same blocks as in a run, one thread, with nothing else: no line numbers, no ledger,
 no sidecar, no checksums, no retries, no checkpoints, no flushing to disk. `python -m tokenmill.benchmark.limit CONFIG`
 prints the result as JSON; a fresh process, so that the caches of the encoder are as cold as those of a run.
 """
@@ -23,9 +23,11 @@ import numpy as np
 from tokenmill.config import Config
 from tokenmill.encode import load_encoder, resolve_tokenizer
 from tokenmill.plan.make import make_plan
+from tokenmill.read.corpus import Corpus
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.lines import BLOCK_BYTES
-from tokenmill.records import Codec, Format, InputFile, StageSeconds
+from tokenmill.records import Format, InputFile, StageSeconds
+from tokenmill.storage.base import Reading
 
 _BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -41,19 +43,19 @@ class Limit:
         self._out = out
         self.stage_seconds = StageSeconds()
 
-    def add(self, path: Path, file: InputFile) -> None:
+    def add(self, inputs: Reading, file: InputFile) -> None:
         if file.format is Format.PARQUET:
-            texts = self._parquet(path)
+            texts = self._parquet(inputs, file.name)
         elif file.format is Format.TEXT:
-            texts = iter([[b"".join(self._pieces(path, file.codec)).decode(errors="replace")]])
+            texts = iter([[b"".join(self._pieces(inputs, file)).decode(errors="replace")]])
         else:
-            texts = map(self._parse, self._blocks(path, file.codec))
+            texts = map(self._parse, self._blocks(inputs, file))
         for batch in texts:
             self._encode(batch)
 
-    def _pieces(self, path: Path, codec: Codec) -> Iterator[bytes]:
-        with path.open("rb") as file:
-            source = pieces(file, codec)
+    def _pieces(self, inputs: Reading, file: InputFile) -> Iterator[bytes]:
+        with inputs.open(file.name) as opened:
+            source = pieces(opened, file.codec)
             while True:
                 begun = thread_time()
                 try:
@@ -65,11 +67,11 @@ class Limit:
                     return
                 yield piece
 
-    def _blocks(self, path: Path, codec: Codec) -> Iterator[bytes]:
+    def _blocks(self, inputs: Reading, file: InputFile) -> Iterator[bytes]:
         """Whole lines, about as many bytes of them as a run takes at a time."""
         held: list[bytes] = []
         size = 0
-        for piece in self._pieces(path, codec):
+        for piece in self._pieces(inputs, file):
             begun = thread_time()
             held.append(piece)
             size += len(piece)
@@ -96,7 +98,7 @@ class Limit:
             except _BAD:
                 continue
 
-    def _parquet(self, path: Path) -> Iterator[list[str]]:
+    def _parquet(self, inputs: Reading, name: str) -> Iterator[list[str]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -104,7 +106,7 @@ class Limit:
 
         field = ".".join(self._field)
         try:
-            file = pq.ParquetFile(path)
+            file = pq.ParquetFile(Path(inputs.location) / name)
             rows = file.iter_batches(batch_size=512, columns=[field], use_threads=False)
             if not has_field(file.schema_arrow, field):
                 return
@@ -131,7 +133,7 @@ class Limit:
         begun = thread_time()
         tokens = self._encoder.encode(texts)
         encoded = thread_time()
-        ids = tokens.ids.astype(self._tokenizer.dtype)
+        ids = tokens.token_ids.astype(self._tokenizer.dtype)
         if (eos := self._tokenizer.eos_id) is not None:
             ids = np.insert(ids, tokens.offsets[1:], np.array(eos, self._tokenizer.dtype))
         packed = thread_time()
@@ -160,12 +162,12 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory(dir=options.pop("scratch")) as work:
         config = Config(output=Path(work) / "out", **options)
-        plan = make_plan(config)
+        planned = make_plan(config.inputs, config.output, Corpus)
         with (Path(work) / "tokens").open("wb", buffering=0) as out:
             limit = Limit(config, out)
-            for _, file in plan.inputs():
+            for _, file in planned.plan.inputs():
                 if file.problem is None:
-                    limit.add(plan.root / file.name, file)
+                    limit.add(planned.inputs, file)
     print(json.dumps(asdict(limit.stage_seconds)))
 
 

@@ -27,7 +27,7 @@ from tokenmill.load.rows import open as open_rows
 
 BATCH = 256
 
-Documents = Iterator[Any]
+PeerDocuments = Iterator[Any]
 """Arrays of ids, one per document."""
 
 
@@ -38,7 +38,7 @@ class Peer:
     name: str
     package: str
     command: Callable[[Path, Shards, Path, Tokenizer, int], list[str]]
-    read: Callable[[Path, np.dtype[Any]], Documents]
+    read: Callable[[Path, np.dtype[Any]], PeerDocuments]
     strips: bool = False
     """Whether it takes white space off both ends of every document, so that its ids are those of other texts."""
 
@@ -94,7 +94,7 @@ def _dolma(python: Path, shards: Shards, out: Path, tokenizer: Tokenizer, worker
     return command
 
 
-def _read_dolma(out: Path, dtype: np.dtype[Any]) -> Documents:
+def _read_dolma(out: Path, dtype: np.dtype[Any]) -> PeerDocuments:
     for table in sorted((out / "tokens").glob("*.csv.gz")):
         ids = np.fromfile(str(table).replace(".csv.gz", ".npy"), dtype)
         with gzip.open(table) as file:
@@ -102,18 +102,18 @@ def _read_dolma(out: Path, dtype: np.dtype[Any]) -> Documents:
                 yield ids[int(start) : int(end)]
 
 
-def _read_datatrove(out: Path, dtype: np.dtype[Any]) -> Documents:
+def _read_datatrove(out: Path, dtype: np.dtype[Any]) -> PeerDocuments:
     for path in sorted((out / "tokens").glob("*.ds")):
         ids = np.fromfile(path, dtype)
         ends = np.fromfile(f"{path}.index", np.uint64).astype(np.int64)
         yield from np.split(ids, ends[:-1])
 
 
-def _read_gigatoken(out: Path, dtype: np.dtype[Any]) -> Documents:
+def _read_gigatoken(out: Path, dtype: np.dtype[Any]) -> PeerDocuments:
     yield from np.split(np.fromfile(out / "tokens.bin", dtype), np.load(out / "ends.npy")[:-1])
 
 
-def _read_datasets(out: Path, dtype: np.dtype[Any]) -> Documents:
+def _read_datasets(out: Path, dtype: np.dtype[Any]) -> PeerDocuments:
     import pyarrow as pa
 
     for path in sorted((out / "tokens").glob("*.arrow")):
@@ -149,7 +149,7 @@ def run_peer(peer: Peer, python: Path, contender: Contender, shards: Shards, tok
     contender.peak_memory = max(contender.peak_memory, found.peak_memory)
 
 
-def compare(documents: Documents, ours: Counter[bytes], eos: int | None) -> str:
+def compare(documents: PeerDocuments, ours: Counter[bytes], eos: int | None) -> str:
     """How many documents are the same, id by id, wherever they stand; peers may shuffle them."""
     theirs = Counter(_digests(documents, eos))
     same = (theirs & ours).total()
@@ -167,11 +167,11 @@ def digests_of_stripped(texts: Iterable[str], encoder: Encoder) -> Counter[bytes
     found: Counter[bytes] = Counter()
     while batch := [text.strip() for text in islice(texts, BATCH)]:
         tokens = encoder.encode(batch)
-        found.update(_digests(iter(np.split(tokens.ids, tokens.offsets[1:-1])), None))
+        found.update(_digests(iter(np.split(tokens.token_ids, tokens.offsets[1:-1])), None))
     return found
 
 
-def _digests(documents: Documents, eos: int | None) -> Iterator[bytes]:
+def _digests(documents: PeerDocuments, eos: int | None) -> Iterator[bytes]:
     for ids in documents:
         text = ids[:-1] if eos is not None and len(ids) and ids[-1] == eos else ids
         yield xxhash.xxh3_128_digest(np.ascontiguousarray(text, "<u4").tobytes())

@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenmill.benchmark.runs import Contender
 from tokenmill.engines.machine import default_workers, machine_memory
-from tokenmill.messages import aligned, size
+from tokenmill.messages import aligned, counted, size
 
 LIBRARIES = ("tokenmill", "fastokens", "tokenizers", "gigatoken", "isal", "msgspec", "numpy", "pyarrow")
 SAME = 1.05  # a difference that a shared machine makes by itself
@@ -77,7 +77,7 @@ class Report:
         return {
             "command": " ".join(command),
             "date": time.strftime("%Y-%m-%d"),
-            "machine": machine(),
+            "machine": describe_machine(),
             "versions": dict(_versions()),
             "methods": [asdict(m) for m in self.methods],
             "methods_with_other_ids": self.differing,
@@ -94,7 +94,7 @@ class Report:
         if full:
             yield from _method_table(self.methods)
         if self.differing:
-            yield f"left out, for they gave other ids than {self.methods[0].name}: {', '.join(self.differing)}"
+            yield f"skipped, because their ids differ from those of {self.methods[0].name}: {', '.join(self.differing)}"
         if self.engines:
             yield from ["", *self._run_table()]
         for name in self.absent:
@@ -143,9 +143,10 @@ class Report:
             chosen = min(near, key=lambda c: c.peak_memory)
             rate = chosen.text_bytes / chosen.best / 1e6
             engine, workers = chosen.name, chosen.workers
-            why = f"{engine} with {workers} worker(s) was the fastest: {rate:.0f} MB/s in {size(chosen.peak_memory)}"
+            who = f"{engine} with {counted(workers, 'worker')}"
+            why = f"{who} was the fastest: {rate:.0f} MB/s in {size(chosen.peak_memory)}"
             if chosen is not best:
-                why = f"{engine} with {workers} worker(s) ties with {best.name} and needs less memory"
+                why = f"{who} ties with {best.name} and needs less memory"
         else:
             engine, workers = "auto", default_workers()
             why = "engine and workers by rule, not measured: add --engines all"
@@ -202,7 +203,7 @@ def _spread(seconds: list[float]) -> str:
     return f"{min(seconds):.2f}-{max(seconds):.2f}" if len(seconds) > 1 else "once"
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """What the figures depend on. No host name: results are published."""
     return {
         "cpu": _cpu(),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tokenmill.benchmark.corpus import Generator, write_corpus
+from tokenmill.benchmark.generate import Generator, write_corpus
 from tokenmill.benchmark.methods import method_names
 from tokenmill.benchmark.peers import (
     PEERS,
@@ -28,10 +28,15 @@ from tokenmill.benchmark.runs import Contender, measure, python, run_engine
 from tokenmill.config import DEFAULT_TOKENIZER, Config
 from tokenmill.encode import Tokenizer, load_encoder, resolve_tokenizer
 from tokenmill.engines.machine import available_cores
+from tokenmill.engines.registry import engine_class
 from tokenmill.errors import BenchmarkError
+from tokenmill.messages import counted
 from tokenmill.plan.make import make_plan
-from tokenmill.read.reader import open_reader
+from tokenmill.read.corpus import Corpus
+from tokenmill.read.formats import open_reader
+from tokenmill.read.source import open_input
 from tokenmill.records import Unit
+from tokenmill.storage.base import Reading
 
 Tell = Callable[[str], None]
 
@@ -62,9 +67,8 @@ class Benchmark:
         return (*tokenizer, *(() if self.text_field == "text" else ("--text-field", self.text_field)))
 
     def ways(self) -> list[tuple[str, int]]:
-        """Engines with worker counts; the two that have one thread only once."""
-        single = ("enhanced", "streaming")
-        return [(e, w) for e in self.engines for w in (self.workers if e not in single else (1,))]
+        """Engines with worker counts; those that have one thread only once."""
+        return [(e, w) for e in self.engines for w in (self.workers if engine_class(e).cost.parallel else (1,))]
 
     def methods(self) -> list[str]:
         """All of them, or what it takes to recommend a batch size."""
@@ -119,17 +123,17 @@ def _stripped(config: Config, tokenizer: Tokenizer) -> Counter[bytes]:
 
 def _texts(config: Config) -> Iterator[str]:
     """The user's own documents, from the first on."""
-    plan = make_plan(config)
-    for unit in plan.units():
-        yield from _unit_texts(config, plan.root, unit)
+    planned = make_plan(config.inputs, config.output, Corpus)
+    for unit in planned.plan.units():
+        yield from _unit_texts(config, planned.inputs, unit)
 
 
-def _unit_texts(config: Config, root: Path, unit: Unit) -> Iterator[str]:
+def _unit_texts(config: Config, inputs: Reading, unit: Unit) -> Iterator[str]:
     for part, file in zip(unit.parts, unit.files, strict=True):
         if file.problem is None:
-            reader = open_reader(root / file.name, file, part, config)
-            for block in reader.blocks(None):
-                yield from reader.parse(block).texts
+            with open_input(inputs, file) as source:
+                for block in open_reader(source, file, part, config).blocks(None):
+                    yield from block.parse().texts
 
 
 def _measure_methods(options: Benchmark, texts: list[str], work: Path, report: Report, tell: Tell) -> None:
@@ -158,7 +162,7 @@ def _measure_engines(options: Benchmark, config: Config, work: Path, report: Rep
         if not report.limit or sum(found.values()) < sum(report.limit.values()):
             report.limit = found
         for contender in report.engines:
-            tell(f"{contender.name} with {contender.workers} worker(s)")
+            tell(f"{contender.name} with {counted(contender.workers, 'worker')}")
             run_engine(contender, run, work / "out", work / "runs.log")
 
 

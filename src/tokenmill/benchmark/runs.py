@@ -109,7 +109,7 @@ def run_engine(contender: Contender, options: dict[str, Any], output: Path, log:
     command += ["--engine", contender.name, "--num-workers", str(contender.workers), "--max-rejects", "100%"]
     command += ["--tokenizer", options["tokenizer"], "--text-field", options["text_field"]]
     size = log.stat().st_size if log.exists() else 0
-    # 3: complete, but for files that cannot be read, which is no matter of speed.
+    # 3: complete except for unreadable files, which does not affect speed.
     found = measure(command, log, {"FASTOKENS_BPE_THREADS": "1"}, accepted=(0, 3))
     with log.open("rb") as file:
         file.seek(size)

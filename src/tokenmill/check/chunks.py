@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from tokenmill.check.metadata import Output
 from tokenmill.check.verdict import Fault
-from tokenmill.output.store import CHUNK_SUFFIXES
-from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Receipt, Unit
-from tokenmill.write.npy import npy_header
+from tokenmill.messages import counted
+from tokenmill.output import layout
+from tokenmill.output.open import Output
+from tokenmill.output.schema import Receipt
+from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Unit
+from tokenmill.storage.base import Source, closed_on_failure
+from tokenmill.write.npy import npy_header, npy_size
 
 BLOCK_BYTES = 4 << 20
 
@@ -27,16 +30,17 @@ class UnitChecker:
     """Checks the chunks of one unit, in order."""
 
     def __init__(self, output: Output, unit: Unit, receipt: Receipt, progress: Callable[[int], None]) -> None:
-        self._folder = output.store.chunks
+        self._storage = output.storage
         self._unit = unit
         self._receipt = receipt
         self._progress = progress
-        self._seq_len: int = output.options["seq_len"]
-        self._eos, self._bos = output.tokenizer["eos_id"], output.tokenizer["bos_id"]
-        self._pad, self._vocabulary = output.tokenizer["pad_id"], output.tokenizer["vocab_size"]
-        self._dtype = np.dtype(output.tokenizer["dtype"]).newbyteorder("<")
+        options, tokenizer = output.job.options, output.job.tokenizer
+        self._seq_len = options.seq_len
+        self._eos, self._bos, self._pad = tokenizer.eos_id, tokenizer.bos_id, tokenizer.pad_id
+        self._vocabulary = tokenizer.vocab_size
+        self._dtype = output.dtype
         # Where special tokens in texts are matched, or BOS is the same token, EOS stands elsewhere, too.
-        matched = output.options["special_tokens_in_text"] == "match"
+        matched = options.special_tokens_in_text == "match"
         self._countable = self._eos is not None and not matched and self._bos != self._eos
         self._lines = {p.file: n for p, n in zip(unit.parts, receipt.lines, strict=True)}
         self._last = (-1, -1)
@@ -55,26 +59,20 @@ class UnitChecker:
             except (DamagedError, OSError, ValueError) as error:
                 yield Fault(f"chunk {chunk.name}: {_describe(error)}", self._unit.index)
 
-    def _path(self, chunk: ChunkEntry, suffix: str) -> Path:
-        return self._folder / f"{chunk.name}{suffix}"
-
-    def _open(self, chunk: ChunkEntry, suffix: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
+    def _open(self, chunk: ChunkEntry, suffix: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Source:
         """The file behind a header that is right to the byte, if its size is."""
-        path = self._path(chunk, suffix)
         header = npy_header(dtype, shape)
-        file = path.open("rb")
-        size = path.stat().st_size
-        wanted = len(header) + int(np.prod(shape)) * dtype.itemsize
-        if size != wanted:
-            file.close()
-            raise DamagedError(f"{suffix} has {size:,} bytes instead of {wanted:,}")
-        if file.read(len(header)) != header:
-            file.close()
-            raise DamagedError(f"the header of {suffix} does not say {dtype.name} {shape}")
-        return file
+        wanted = npy_size(dtype, shape)
+        source = self._storage.open(layout.chunk_file(chunk.name, suffix))
+        with closed_on_failure(source.close):
+            if source.stat.size != wanted:
+                raise DamagedError(f"{suffix} has {source.stat.size:,} bytes instead of {wanted:,}")
+            if source.read(len(header)) != header:
+                raise DamagedError(f"the header of {suffix} does not say {dtype.name} {shape}")
+        return source
 
     def _check_sidecar(self, chunk: ChunkEntry) -> npt.NDArray[np.int64]:
-        with self._open(chunk, ".docs.npy", SIDECAR_DTYPE, (chunk.documents,)) as file:
+        with self._open(chunk, layout.DOCUMENTS, SIDECAR_DTYPE, (chunk.documents,)) as file:
             data = file.read()
         self._progress(len(data))
         _compare("the sidecar", xxhash.xxh3_128_hexdigest(data), chunk.docs_xxh3)
@@ -86,7 +84,7 @@ class UnitChecker:
             if file_number not in self._lines or not 0 <= record < self._lines[file_number]:
                 raise DamagedError(f"record {record} of file {file_number} is not of this unit")
             if (file_number, record) <= self._last:
-                raise DamagedError(f"record {record} of file {file_number} comes twice, or too late")
+                raise DamagedError(f"record {record} of file {file_number} appears twice or out of order")
             self._last = (file_number, record)
         return ends
 
@@ -94,7 +92,7 @@ class UnitChecker:
         state = xxhash.xxh3_128()
         position = framed = 0
         problem: DamagedError | None = None
-        with self._open(chunk, ".npy", self._dtype, (chunk.rows, self._seq_len)) as file:
+        with self._open(chunk, layout.ROWS, self._dtype, (chunk.rows, self._seq_len)) as file:
             while data := file.read(BLOCK_BYTES):
                 state.update(data)
                 ids = np.frombuffer(data, self._dtype)
@@ -109,7 +107,8 @@ class UnitChecker:
         if problem is not None:
             raise problem
         if self._countable and framed != len(ends):
-            raise DamagedError(f"EOS stands {framed:,} times in it, but {len(ends):,} documents end there")
+            ending = counted(len(ends), "document ends", "documents end")
+            raise DamagedError(f"it has {counted(framed, 'EOS token')}, but {ending} there")
 
     def _check_block(self, ids: npt.NDArray[Any], position: int, ends: npt.NDArray[np.int64], chunk: ChunkEntry) -> int:
         """Tokens from `position` on; how many of them are EOS."""
@@ -117,7 +116,7 @@ class UnitChecker:
             raise DamagedError(f"it holds the id {highest}, but the vocabulary ends at {self._vocabulary - 1}")
         real = ids[: max(0, chunk.tokens - position)]
         if len(real) < len(ids) and (ids[len(real) :] != self._pad).any():
-            raise DamagedError("behind its last token stands something that is not padding")
+            raise DamagedError("after its last token there is something other than padding")
         here = ends[(ends > position) & (ends <= position + len(ids))] - position
         if self._eos is not None and (ids[here - 1] != self._eos).any():
             where = int(position + here[np.argmax(ids[here - 1] != self._eos)])
@@ -132,7 +131,7 @@ class UnitChecker:
     def _check_ids(self, chunk: ChunkEntry) -> None:
         state = xxhash.xxh3_128()
         lines = 0
-        with self._path(chunk, CHUNK_SUFFIXES[2]).open("rb") as file:
+        with self._storage.open(layout.chunk_file(chunk.name, layout.IDS)) as file:
             while data := file.read(BLOCK_BYTES):
                 state.update(data)
                 lines += data.count(b"\n")

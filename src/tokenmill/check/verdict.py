@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong; `unit` is the one to do again, where that mends it."""
+    """One thing that is wrong; `unit` is the one to do again, if that fixes it."""
 
     what: str
     unit: int | None = None
@@ -15,7 +15,7 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:
-    """What was looked at, and what was found. Of many faults the first ones are kept, and all are counted."""
+    """What was checked, and what was found. The first problems are kept, and all are counted."""
 
     MOST = 1000
 

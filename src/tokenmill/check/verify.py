@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tokenmill.check.chunks import UnitChecker
 from tokenmill.check.metadata import (
-    Output,
+    check_job,
     check_manifest,
     check_receipts,
     check_rejects,
     check_strangers,
     check_tokenizer,
-    open_output,
 )
-from tokenmill.check.source import SourceChecker, choose
+from tokenmill.check.source import SourceChecker, sample_documents
 from tokenmill.check.verdict import Fault, Verdict
 from tokenmill.errors import ConfigError, OutputError, TokenizerError, TokenmillError
-from tokenmill.records import Receipt, Unit
-
-ALL = -1
+from tokenmill.output import layout
+from tokenmill.output.open import Output, last_inputs, open_output
+from tokenmill.output.schema import Receipt
+from tokenmill.records import Unit
+from tokenmill.storage.base import Reading
+from tokenmill.storage.local import LocalStorage
 
 Progress = Callable[[int, int], None]
 """Told of the bytes that were looked at, and of how many there are in all."""
@@ -40,10 +44,10 @@ def verify(
     `against_source`: how many documents, chosen by `seed`, are compared with the records they came from, or "all" of
     them. `source` is the folder of the inputs, if it is not where it was when the job ran.
     """
-    against_source = ALL if against_source == "all" else against_source
-    if not isinstance(against_source, int) or against_source < ALL:
+    if against_source != "all" and (not isinstance(against_source, int) or against_source < 0):
         raise ConfigError(f"against_source: must be a number of documents or all, not {against_source}")
-    found = open_output(Path(output), None if source is None else Path(source).absolute())
+    found = open_output(output)
+    check_job(found)
     verdict = Verdict(units=len(found.plan.sizes))
     if check_receipts(found, verdict.add):
         for check in (check_manifest, check_rejects, check_tokenizer, check_strangers):
@@ -51,14 +55,34 @@ def verify(
                 check(found, verdict.add)
             except (TokenmillError, OSError) as error:  # which must not hide what else is wrong
                 verdict.add(Fault(str(error)))
-    _check_units(found, against_source, seed, verdict, progress)
+    _check_units(found, _Sample(against_source, seed), _inputs(found, source), verdict, progress)
     return verdict
 
 
-def _check_units(output: Output, against: int, seed: int, verdict: Verdict, progress: Progress) -> None:
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Which documents are compared with their source."""
+
+    count: int | Literal["all"]
+    seed: int
+
+    def choose(self, documents: list[int]) -> dict[int, list[int] | None]:
+        """Unit -> places in it, None for all of them; from how many documents each unit has."""
+        if self.count == "all":
+            return dict.fromkeys(range(len(documents)))
+        return {**sample_documents(documents, self.count, self.seed)}
+
+
+def _inputs(output: Output, source: str | Path | None) -> Reading:
+    if source is not None:
+        return LocalStorage(Path(source).absolute())
+    return LocalStorage(Path(os.fsdecode(last_inputs(output.storage) or b"")))
+
+
+def _check_units(output: Output, sample: _Sample, inputs: Reading, verdict: Verdict, progress: Progress) -> None:
     receipts = [_receipt(output, unit) for unit in output.plan.units()]
     sizes = [_data_bytes(output, r) for r in receipts]
-    total = sum(sizes) + (sum(output.plan.sizes) if against else 0)
+    total = sum(sizes) + (sum(output.plan.sizes) if sample.count else 0)
     done = 0
 
     def advance(count: int) -> None:
@@ -78,38 +102,37 @@ def _check_units(output: Output, against: int, seed: int, verdict: Verdict, prog
         verdict.rows += sum(c.rows for c in receipt.chunks)
         verdict.tokens += sum(c.tokens for c in receipt.chunks)
         verdict.documents += sum(c.documents for c in receipt.chunks)
-    if against:
+    if sample.count:
         whole = [None if n in damaged else r for n, r in enumerate(receipts)]
-        _check_source(output, whole, against, seed, verdict, advance)
+        _check_source(output, whole, sample, inputs, verdict, advance)
 
 
 def _check_source(
     output: Output,
     receipts: list[Receipt | None],
-    against: int,
-    seed: int,
+    sample: _Sample,
+    inputs: Reading,
     verdict: Verdict,
     advance: Callable[[int], None],
 ) -> None:
     """What is damaged already is not looked at again."""
     try:
-        checker = SourceChecker(output, advance)
+        checker = SourceChecker(output, inputs, advance)
     except TokenizerError as error:
         verdict.add(Fault(f"the source cannot be compared: {error}"))
         return
-    counts = [sum(c.documents for c in r.chunks) if r else 0 for r in receipts]
-    chosen = choose(counts, against, seed) if against != ALL else {}
-    for unit, receipt in zip(output.plan.units(), receipts, strict=True):
-        if receipt is None or (against != ALL and unit.index not in chosen):
+    chosen = sample.choose([sum(c.documents for c in r.chunks) if r else 0 for r in receipts])
+    for number, places in chosen.items():
+        unit, receipt = output.plan.unit(number), receipts[number]
+        if receipt is None:
             continue
         if changed := list(checker.changed(unit, receipt)):
             for fault in changed:
                 verdict.add(fault)
             continue
         try:
-            some = chosen.get(unit.index, [])
-            faults = checker.check_all(unit, receipt) if against == ALL else checker.check_some(unit, receipt, some)
-            for fault in faults:
+            compare = checker.check_all(unit, receipt) if places is None else checker.check_some(unit, receipt, places)
+            for fault in compare:
                 verdict.add(fault)
         except (OSError, ValueError) as error:
             verdict.add(Fault(f"unit {unit.name} cannot be compared with its source: {error}", unit.index))
@@ -118,11 +141,11 @@ def _check_source(
 
 def _receipt(output: Output, unit: Unit) -> Receipt | None:
     try:
-        return output.store.receipt(unit)
+        return output.receipts.receipt(unit)
     except OutputError:
         return None  # which was reported before
 
 
 def _data_bytes(output: Output, receipt: Receipt | None) -> int:
-    paths = (p for c in (receipt.chunks if receipt else ()) for p in output.store.chunk_paths(c))
-    return sum(p.stat().st_size for p in paths if p.exists())
+    names = (name for c in (receipt.chunks if receipt else ()) for name in layout.chunk_files(c))
+    return sum(output.storage.stat(name).size for name in names if output.store.has(name))

@@ -104,7 +104,7 @@ def _options(args: argparse.Namespace) -> Benchmark:
     except ValueError:
         workers = ()
     if not workers or min(workers) < 1:
-        raise ConfigError(f"--workers: {args.workers!r} is no list of numbers such as 1,2")
+        raise ConfigError(f"--workers: expected numbers such as 1,2, got {args.workers!r}")
     for name, value in (("--repeat", args.repeat), ("--num-docs", args.num_docs)):
         if value is not None and value < 1:
             raise ConfigError(f"{name}: must be at least 1, not {value}")
@@ -114,7 +114,7 @@ def _options(args: argparse.Namespace) -> Benchmark:
         raise ConfigError("--peers compares whole runs: add --engines all, or one of them")
     size = parse_size(args.size, "--size")
     if size < LEAST_SIZE:
-        raise ConfigError(f"--size: {args.size} is too little to measure anything, 1MB is the least")
+        raise ConfigError(f"--size: {args.size} is too little to measure anything: the minimum is 1MB")
     return Benchmark(
         inputs=tuple(args.input or ()),
         num_docs=args.num_docs or (0 if engines else _DEFAULT_DOCS),

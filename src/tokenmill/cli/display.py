@@ -10,6 +10,7 @@ from rich.table import Table
 from tokenmill.job.execute import RunResult
 from tokenmill.job.progress import Meter
 from tokenmill.messages import duration, printable, size
+from tokenmill.output import layout
 
 MOST_WORKERS_SHOWN = 16
 
@@ -50,22 +51,25 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
     """The table at the end, as text."""
     ledger, meter = result.ledger, result.meter
     filled = ledger.tokens + ledger.separators + ledger.padding
-    left_out = f" ({result.left_out} left out, named in manifest.json)" if result.left_out else ""
+    left_out = f" ({result.left_out} skipped, named in {layout.MANIFEST})" if result.left_out else ""
+    special = (
+        [("special tokens in text", f"{ledger.special_tokens_in_text:,}")] if ledger.special_tokens_in_text else []
+    )
     rows = [
         ("files", f"{result.files:,}" + (f" ({len(result.missing)} missing)" if result.missing else "") + left_out),
         ("documents", f"{ledger.documents:,}"),
         ("empty", f"{ledger.empty:,}"),
-        ("rejected", f"{ledger.rejected:,}" + _reasons(ledger.rejects_by_reason)),
+        ("rejected", f"{ledger.rejected:,}" + (f", listed in {layout.REJECTS}" if ledger.rejected else "")),
+        *((f"  {reason}", f"{count:,}") for reason, count in sorted(ledger.rejects_by_reason.items())),
+        *special,
         ("tokens", f"{ledger.tokens:,} (+ {ledger.separators:,} separators)"),
         ("rows", f"{ledger.rows:,}"),
         ("padding", f"{ledger.padding:,} ({100 * ledger.padding / max(1, filled):.3f} %)"),
         ("bytes per token", f"{ledger.text_bytes / max(1, ledger.tokens):.2f}"),
         ("output", f"{size(result.output_bytes)} in {printable(result.output)}"),
     ]
-    if ledger.special_tokens_in_text:
-        rows.insert(4, ("special tokens in text", f"{ledger.special_tokens_in_text:,}"))
     if ledger.dropped_tokens:
-        dropped = f"{ledger.dropped_tokens:,} tokens; {ledger.dropped_documents:,} documents lack their end"
+        dropped = f"{ledger.dropped_tokens:,} tokens; {ledger.dropped_documents:,} documents are truncated"
         rows.insert(-2, ("dropped", dropped))
     if not result.already_complete:
         rates = meter.rates()
@@ -79,8 +83,3 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
             ("peak memory", size(meter.peak_memory)),
         ]
     return rows
-
-
-def _reasons(reasons: dict[str, int]) -> str:
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
-    return f", listed in rejects.jsonl ({listed})" if reasons else ""

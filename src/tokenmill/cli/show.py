@@ -37,8 +37,8 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
     add("--row", metavar="LIST", help="row numbers, from 0, e.g. 0,17 (default: 0)")
-    add("--sample", type=int, metavar="N", help="so many rows at random")
-    add("--seed", type=int, default=0, metavar="N", help="which ones (default: 0)")
+    add("--sample", type=int, metavar="N", help="N rows at random")
+    add("--seed", type=int, default=0, metavar="N", help="seed for --sample (default: 0)")
     add("--file", metavar="NAME", help="with --record: an input file, or a part of its name")
     add("--record", type=int, metavar="N", help="with --file: its line or row, from 1")
     add("--ids", action="store_true", help="ids beside the text of each token")
@@ -57,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.sample is not None and args.sample < 1:
         raise ConfigError(f"--sample: must be at least 1, not {args.sample}")
     if not all(number.isdecimal() for number in (args.row or "0").split(",")):
-        raise ConfigError(f"--row: {args.row!r} is no list of row numbers such as 0,17")
+        raise ConfigError(f"--row: expected row numbers such as 0,17, got {args.row!r}")
     viewer = Viewer(args.output)
     if args.file is not None:
         numbers = viewer.find(args.file, args.record)
@@ -76,8 +76,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _as_json(viewer: Viewer, row: Row) -> dict[str, Any]:
-    spans = [asdict(s) | {"text": "".join(p.text for p in viewer.pieces(row.ids[s.start : s.end]))} for s in row.spans]
-    return {"row": row.number, "ids": row.ids, "documents": spans}
+    texts = ("".join(t.text for t in viewer.texts(row.token_ids[s.start : s.end])) for s in row.spans)
+    spans = [asdict(span) | {"text": text} for span, text in zip(row.spans, texts, strict=True)]
+    return {"row": row.number, "ids": row.token_ids, "documents": spans}
 
 
 def _print(args: argparse.Namespace, viewer: Viewer, row: Row) -> None:
@@ -85,11 +86,11 @@ def _print(args: argparse.Namespace, viewer: Viewer, row: Row) -> None:
 
     console = Console(soft_wrap=True, highlight=False)
     with console.capture() as shown:  # rich would end the program itself when a pipe is closed
-        console.print(f"row {row.number}: {len(row.ids):,} tokens", style="bold")
+        console.print(f"row {row.number}: {len(row.token_ids):,} tokens", style="bold")
         for span in row.spans:
             console.print(_heading(span), style="dim", markup=False)
             if span.file is not None:
-                console.print(_tokens(args, viewer, row.ids[span.start : span.end], coloured=sys.stdout.isatty()))
+                console.print(_tokens(args, viewer, row.token_ids[span.start : span.end], coloured=sys.stdout.isatty()))
     print(shown.get())
 
 
@@ -104,15 +105,15 @@ def _heading(span: Span) -> str:
     return f"── {where}, {span.end - span.start:,} tokens{''.join(f', {n}' for n in notes)} ──"
 
 
-def _tokens(args: argparse.Namespace, viewer: Viewer, ids: list[int], *, coloured: bool) -> Text:
+def _tokens(args: argparse.Namespace, viewer: Viewer, token_ids: list[int], *, coloured: bool) -> Text:
     from rich.text import Text
 
     text = Text()
-    for number, piece in enumerate(viewer.pieces(ids)):
+    for number, piece in enumerate(viewer.texts(token_ids)):
         shown = visible(piece.text)
         style = _STYLES[number % 2] if coloured else ""
         if args.ids:
-            text.append("+".join(map(str, piece.ids)) + ("" if coloured else "="), "dim")
+            text.append("+".join(map(str, piece.token_ids)) + ("" if coloured else "="), "dim")
             text.append(shown.replace("\n", ""), style)
             text.append(" ")
         else:

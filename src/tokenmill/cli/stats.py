@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.terminal import add_message_options, byte_progress, quiet_pipe
@@ -33,13 +32,15 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
-    add("--files", type=int, default=_MOST_FILES, metavar="N", help=f"list so many files (default: {_MOST_FILES})")
+    add("--files", type=int, default=_MOST_FILES, metavar="N", help=f"how many files to list (default: {_MOST_FILES})")
     add("--json", action="store_true", help="print everything, all files included, as JSON")
     add_message_options(parser)
     parser.set_defaults(execute=execute)
 
 
 def execute(args: argparse.Namespace) -> int:
+    import msgspec
+
     from tokenmill.inspect.stats import collect_stats
 
     if args.files < 0:
@@ -49,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     with quiet_pipe():
         if args.json:
             derived = {"bytes_per_token": stats.bytes_per_token, "padding_share": stats.padding_share}
-            print(json.dumps(asdict(stats) | derived))
+            print(json.dumps(msgspec.to_builtins(stats) | derived))
         else:
             for line in _lines(stats, args.files):
                 print(line)

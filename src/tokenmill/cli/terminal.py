@@ -28,7 +28,7 @@ def add_message_options(parser: argparse.ArgumentParser | argparse._ArgumentGrou
     add = parser.add_argument
     add("--quiet", action="store_true", help="print errors only")
     add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
-    add("--debug", action="store_true", help="show the traceback of an error")
+    add("--debug", action="store_true", help="show the traceback of an error, and why an engine was chosen")
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def byte_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[int
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """Whoever reads our output may stop reading, as `head` does: that is no error of the job."""
+    """Whoever reads our output may stop reading, as `head` does: that is not an error."""
     try:
         yield
         sys.stdout.flush()
@@ -57,13 +57,13 @@ def quiet_pipe() -> Iterator[None]:
 
 
 @contextmanager
-def messages(args: argparse.Namespace) -> Iterator[None]:
+def log_to_stderr(args: argparse.Namespace) -> Iterator[None]:
     """Log to stderr for as long as the command runs."""
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter() if args.log_format == "json" else _TextFormatter())
     log.addHandler(handler)
     before, log.propagate = (log.level, log.propagate), False
-    log.setLevel(logging.ERROR if args.quiet else logging.INFO)
+    log.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.debug else logging.INFO)
     try:
         yield
     finally:

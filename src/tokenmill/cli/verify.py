@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  tokenmill verify tokenized/                            books, checksums, ids, ends of documents, nothing foreign
+  tokenmill verify tokenized/                            metadata, checksums, ids, document boundaries, foreign files
   tokenmill verify tokenized/ --against-source 1000      and 1,000 documents encoded again by the reference tokenizer
   tokenmill verify tokenized/ --against-source all --source /mnt/corpus
 
 exit codes:
   0    everything that was looked at is right
-  1    it is not: every fault is named, with what to do
-  2    wrong usage, or no output of tokenmill
+  1    it is not: every problem is named, with what to do
+  2    wrong usage, or not a tokenmill output directory
   130  interrupted
 """
 
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
     add("--against-source", default="0", metavar="N|all", help="compare N documents, or all, with their source records")
     add("--source", type=Path, metavar="DIR", help="the folder of the inputs (default: where it was in the last run)")
-    add("--seed", type=int, default=0, metavar="N", help="which documents are chosen (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="seed for choosing documents (default: 0)")
     add("--json", action="store_true", help="print the verdict as JSON")
     add_message_options(parser)
     parser.set_defaults(execute=execute)
@@ -64,20 +64,20 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, verdict: Verdict) -> None:
-    from tokenmill.messages import printable
+    from tokenmill.messages import counted, printable
 
     for fault in verdict.faults:
-        print(f"fault: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))
+        print(f"problem: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))
     if verdict.found > len(verdict.faults):
-        print(f"… and {verdict.found - len(verdict.faults):,} more faults")
-    looked = f"{verdict.units:,} units, {verdict.chunks:,} chunks, {verdict.rows:,} rows, {verdict.tokens:,} tokens, "
-    looked += f"{verdict.documents:,} documents"
+        print(f"… and {verdict.found - len(verdict.faults):,} more problems")
+    nouns = ("unit", "chunk", "row", "token", "document")
+    looked = ", ".join(counted(getattr(verdict, f"{noun}s"), noun) for noun in nouns)
     if verdict.compared:
-        looked += f", {verdict.compared:,} of them compared with their source"
+        looked += f" ({verdict.compared:,} compared with their source)"
     if verdict.good:
-        print(f"verified: {looked}: no fault found")
+        print(f"verified: {looked}, no problem found")
         return
-    print(f"NOT GOOD: {verdict.found:,} fault(s) in {looked}")
+    print(f"FAILED: {counted(verdict.found, 'problem')} found in {looked}")
     if units := verdict.units_to_redo():
         numbers, output = ",".join(map(str, units)), shlex.quote(printable(args.output))
-        print(f"do them again with the job's options: tokenmill run INPUT... {output} --redo {numbers}")
+        print(f"run the units again with the job's options: tokenmill run INPUT... {output} --redo {numbers}")

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tokenmill.check.metadata import open_output
-from tokenmill.errors import OutputError, TokenizerError
-from tokenmill.load.rows import load_array
+from tokenmill.encode.decoder import Decoder
+from tokenmill.errors import OutputError
 from tokenmill.messages import printable
-from tokenmill.output.finish import read_summary, receipts
+from tokenmill.output import layout
+from tokenmill.output.finish import committed
+from tokenmill.output.open import open_output
 from tokenmill.records import Ledger
 
 BLOCK_TOKENS = 1 << 22
@@ -45,28 +46,26 @@ class Stats:
 
 def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Stats:
     """Read every chunk once."""
-    found = open_output(Path(output), None)
-    summary = read_summary(found.store)
-    if summary is None:
+    found = open_output(output)
+    job = found.job
+    if not found.is_complete:
         raise OutputError(f"{printable(output)} is not complete: run the job again to continue it")
-    stats = Stats(ledger=summary.ledger)
-    counts = np.zeros(found.tokenizer["vocab_size"], np.int64)
-    total = summary.ledger.rows * found.options["seq_len"]
+    stats = Stats(ledger=found.summary.ledger)
+    counts = np.zeros(job.tokenizer.vocab_size, np.int64)
+    total = stats.ledger.rows * job.options.seq_len
     done = 0
-    for unit, receipt, _ in receipts(found.store, found.plan):
+    for committed_unit in committed(found.receipts, found.plan):
         carried = 0
-        for chunk in receipt.chunks:
-            path = found.store.chunks / f"{chunk.name}.npy"
-            rows = load_array(path).reshape(-1)[: chunk.tokens]
-            for start in range(0, len(rows), BLOCK_TOKENS):
-                block = rows[start : start + BLOCK_TOKENS]
+        for chunk in committed_unit.receipt.chunks:
+            tokens = found.rows(chunk.name).reshape(-1)[: chunk.tokens]
+            for start in range(0, len(tokens), BLOCK_TOKENS):
+                block = tokens[start : start + BLOCK_TOKENS]
                 counts += np.bincount(block, minlength=len(counts))[: len(counts)]
                 done += len(block)
                 progress(done, total)
-            carried = _count_documents(
-                stats, load_array(path.with_name(f"{chunk.name}.docs.npy")), unit.names, carried, len(rows)
-            )
-    stats.frequent = _frequent(counts, found.store.tokenizer)
+            sidecar = found.sidecar(chunk.name)
+            carried = _count_documents(stats, sidecar, committed_unit.unit.names, carried, len(tokens))
+    stats.frequent = _frequent(counts, Decoder(found.tokenizer(), found.storage.describe(layout.TOKENIZER)))
     return stats
 
 
@@ -86,12 +85,6 @@ def _count_documents(stats: Stats, docs: Any, names: dict[int, str], carried: in
     return tokens - int(docs["end"][-1])
 
 
-def _frequent(counts: Any, tokenizer: Path) -> list[tuple[int, str, int]]:
-    import tokenizers
-
-    try:
-        decoder = tokenizers.Tokenizer.from_file(str(tokenizer))
-    except Exception as error:  # the library raises plain Exception for whatever is wrong
-        raise TokenizerError(f"{printable(tokenizer)} cannot be loaded: {error}") from error
+def _frequent(counts: Any, decoder: Decoder) -> list[tuple[int, str, int]]:
     order = np.argsort(counts, kind="stable")[::-1][:MOST_FREQUENT].tolist()
-    return [(i, decoder.decode([i], skip_special_tokens=False), int(counts[i])) for i in order if counts[i]]
+    return [(i, decoder.token(i), int(counts[i])) for i in order if counts[i]]

@@ -15,18 +15,25 @@ from pathlib import Path
 
 from tokenmill.config import AUTO, Config, resume_hint
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
-from tokenmill.engines.auto import choose
-from tokenmill.engines.budget import Budget, derive_budget
-from tokenmill.engines.registry import get_engine
+from tokenmill.engines.auto import choose_engine
+from tokenmill.engines.base import Assignment
+from tokenmill.engines.budget import derive_budget
+from tokenmill.engines.cost import Budget
+from tokenmill.engines.registry import engine_class
 from tokenmill.errors import ConfigError, Interrupted, OutputError, TokenmillError
+from tokenmill.job.complete import complete_job, too_many_rejects
 from tokenmill.job.prepare import Job, open_job
 from tokenmill.job.progress import Meter, Timeline
-from tokenmill.messages import printable, size
-from tokenmill.output.finish import finish, read_summary, too_many_rejects, write_rejects
-from tokenmill.output.manifest import Summary
+from tokenmill.messages import counted, printable, size
+from tokenmill.output import layout
+from tokenmill.output.finish import write_rejects
+from tokenmill.output.open import Output, output_storage
 from tokenmill.output.plan_file import Plan, Units
-from tokenmill.plan.make import make_plan
+from tokenmill.output.schema import Summary
+from tokenmill.plan.make import Planned, make_plan
+from tokenmill.read.corpus import Corpus
 from tokenmill.records import Ledger, Reason, StageSeconds, Unit
+from tokenmill.storage.base import Storage
 
 log = logging.getLogger("tokenmill")
 
@@ -64,44 +71,66 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
     tokenizer = resolve_tokenizer(config)
     with ThreadPoolExecutor(1) as loader:
         loading = loader.submit(build_encoder, tokenizer, config.encoder, config.special_tokens_in_text)
-        return _run(config, tokenizer, loading, stop, display)
+        planned = make_plan(config.inputs, config.output, Corpus)
+        storage = output_storage(config.output)
+        return run_planned(config, planned, storage, tokenizer, loading, stop=stop, display=display)
 
 
-def _run(
+def run_planned(
     config: Config,
+    planned: Planned,
+    storage: Storage,
     tokenizer: Tokenizer,
     loading: Future[Encoder],
-    stop: threading.Event | None,
-    display: Display | None,
+    *,
+    stop: threading.Event | None = None,
+    display: Display | None = None,
 ) -> RunResult:
-    plan = make_plan(config)
-    budget, why = _budget(config, plan)
-    with _output_errors(config), open_job(config, plan, tokenizer, budget) as job:
+    """Run what is planned into a storage; the encoder may still be loading."""
+    budget, why = _budget(config, planned.plan)
+    with _output_errors(storage, resume_hint(config)), open_job(config, planned, tokenizer, storage) as job:
         meter = Meter(total_bytes=sum(job.plan.sizes))
         pending = _pending(job, meter)
-        if not pending and (summary := read_summary(job.store)) is not None and summary.run_id == job.run_id:
+        if not pending and (summary := _finished(job)) is not None:
             job.store.conclude()
             return _result(job, summary, meter, already_complete=True)
-        _tell_intention(job, pending, why)
-        with closing(get_engine(budget.engine)) as engine:
-            engine.warm_up(job, pending)
+        _announce(job, pending, budget, why)
+        with closing(engine_class(budget.engine)(_assignment(job, pending, budget))) as engine:
+            engine.warm_up()
             encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
             with job.underway():
-                job.store.reset(_to_undo(job, pending))
-                with Timeline(meter, job.store.logs), (display or nullcontext)(meter):
-                    engine.run(job, pending, encoder, _RunMonitor(job, meter, stop))
-                summary = finish(job)
+                job.receipts.reset(_to_undo(job, pending))
+                with Timeline(meter, storage), (display or nullcontext)(meter):
+                    engine.run(encoder, _RunMonitor(job, budget, meter, stop))
+                summary = complete_job(job)
         return _result(job, summary, meter, already_complete=False)
 
 
 def _budget(config: Config, plan: Plan) -> tuple[Budget, str]:
     if config.engine == AUTO:
-        return choose(config, plan.sizes)
-    return derive_budget(config.engine, config, len(plan.sizes)), ""
+        return choose_engine(config, plan.sizes)
+    return derive_budget(engine_class(config.engine), config, len(plan.sizes)), ""
+
+
+def _assignment(job: Job, pending: Units, budget: Budget) -> Assignment:
+    return Assignment(
+        setup=job.unit_setup(),
+        units=pending,
+        budget=budget,
+        encoder=job.config.encoder,
+        prefetch_files=job.config.prefetch_files,
+        lock_handles=job.lock_handles,
+    )
+
+
+def _finished(job: Job) -> Summary | None:
+    """How this very job ended, if it did."""
+    output = Output(job.store.storage)
+    return output.summary if output.is_complete and output.summary.run_id == job.run_id else None
 
 
 @contextmanager
-def _output_errors(config: Config) -> Iterator[None]:
+def _output_errors(storage: Storage, hint: str) -> Iterator[None]:
     """Whatever fails to be written outside a unit: inputs are read inside units only."""
     try:
         yield
@@ -109,19 +138,24 @@ def _output_errors(config: Config) -> Iterator[None]:
         if isinstance(error, TokenmillError):
             raise
         raise OutputError(
-            f"cannot write to {printable(config.output)}: {error.strerror or error}. Everything committed is safe: "
-            f"mend this and {resume_hint(config)}"
+            f"cannot write to {storage.describe()}: {error.strerror or error}. Everything committed is safe: fix this "
+            f"and {hint}"
         ) from error
 
 
-def _tell_intention(job: Job, pending: Units, why: str) -> None:
+def _announce(job: Job, pending: Units, budget: Budget, why: str) -> None:
     total, tokenizer = len(job.plan.sizes), job.tokenizer
-    done = f", {total - len(pending)} of them done before" if len(pending) < total else ""
+    done = f", {total - len(pending):,} of them done before" if len(pending) < total else ""
     log.info(
-        f"{job.plan.files:,} files, {size(sum(job.plan.sizes))}, in {total:,} units{done}; "
+        f"{counted(job.plan.files, 'file')}, {size(sum(job.plan.sizes))}, in {counted(total, 'unit')}{done}; "
         f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}"
     )
-    log.info(f"{job.budget}{f' (chosen: {why})' if why else ''}")
+    log.info(budget.summary(by_auto=bool(why)))
+    if budget.workers < budget.requested:
+        log.info(
+            f"{budget.requested} workers were requested: the budget, the engine and the units allow {budget.workers}"
+        )
+    log.debug(f"{budget}{f' (chosen: {why})' if why else ''}")
 
 
 def _pending(job: Job, meter: Meter) -> Units:
@@ -129,9 +163,9 @@ def _pending(job: Job, meter: Meter) -> Units:
     pending = array("Q")
     redo = set(job.config.redo)
     if beyond := [n for n in redo if not 0 <= n < len(job.plan.sizes)]:
-        raise ConfigError(f"redo: there is no unit {beyond[0]}, the job has units 0 to {len(job.plan.sizes) - 1}")
+        raise ConfigError(f"there is no unit {beyond[0]}, the job has units 0 to {len(job.plan.sizes) - 1}", "redo")
     for unit in job.plan.units():
-        if unit.index not in redo and (receipt := job.finished(unit)):
+        if unit.index not in redo and (receipt := job.receipts.finished(unit)):
             meter.add(receipt.ledger, unit.size)
         else:
             pending.append(unit.index)
@@ -141,15 +175,16 @@ def _pending(job: Job, meter: Meter) -> Units:
 
 def _to_undo(job: Job, pending: Units) -> Units:
     """The units that were committed before, or that somebody wants done again."""
-    redo = job.config.redo
-    return job.plan.units([u.index for u in pending if u.index in redo or job.store.receipt_path(u).exists()])
+    redo, has = job.config.redo, job.store.has
+    return job.plan.units([u.index for u in pending if u.index in redo or has(layout.receipt_file(u))])
 
 
 class _RunMonitor:
     """Counts what engines report, and ends the run when it is to stop or rejects too much."""
 
-    def __init__(self, job: Job, meter: Meter, stop: threading.Event | None) -> None:
+    def __init__(self, job: Job, budget: Budget, meter: Meter, stop: threading.Event | None) -> None:
         self._job = job
+        self._budget = budget
         self._meter = meter
         self._stop = stop
         self._look_again = 0.0
@@ -159,17 +194,18 @@ class _RunMonitor:
         self._meter.add(ledger, consumed)
         self._meter.stage_seconds.add(stage_seconds)
         if self._stop is not None and self._stop.is_set():
-            raise Interrupted(f"interrupted; {resume_hint(self._job.config)} to continue")
-        counted, limit = self._meter.ledger, self._job.config.max_rejects
-        if ledger.rejected and limit.exceeded(counted.rejected, counted.records, final=False):
-            raise _over_limit(self._job, counted)
+            raise Interrupted(f"interrupted; {self._job.resume_hint} to continue")
+        total, limit = self._meter.ledger, self._job.config.max_rejects
+        if ledger.rejected and limit.exceeded(total.rejected, total.records, final=False):
+            write_rejects(self._job.receipts, self._job.plan)
+            raise too_many_rejects(self._job, total)
         if time.monotonic() >= self._look_again:
             self._look_again = time.monotonic() + MEMORY_SECONDS
             self._watch_memory()
 
     def _watch_memory(self) -> None:
         """Over the budget: collect garbage, and say so once if that does not help."""
-        total = self._job.budget.total
+        total = self._budget.total
         if self._warned or self._meter.memory() <= total:
             return
         gc.collect()
@@ -187,21 +223,17 @@ class _RunMonitor:
         self._meter.memory()
 
 
-def _over_limit(job: Job, ledger: Ledger) -> TokenmillError:
-    write_rejects(job)
-    return too_many_rejects(job, ledger)
-
-
 def _result(job: Job, summary: Summary, meter: Meter, *, already_complete: bool) -> RunResult:
-    receipts = filter(None, map(job.store.receipt, job.plan.units()))
-    paths = (p for r in receipts for c in r.chunks for p in job.store.chunk_paths(c))
+    storage = job.store.storage
+    receipts = filter(None, map(job.receipts.receipt, job.plan.units()))
+    names = (name for r in receipts for c in r.chunks for name in layout.chunk_files(c))
     return RunResult(
-        output=job.store.root,
+        output=job.config.output,
         files=job.plan.files,
         ledger=summary.ledger,
         missing=summary.missing,
-        left_out=len(job.plan.left_out or ()),
-        output_bytes=sum(p.stat().st_size for p in paths),
+        left_out=len(job.skipped),
+        output_bytes=sum(storage.stat(name).size for name in names),
         already_complete=already_complete,
         meter=meter.freeze(),
     )

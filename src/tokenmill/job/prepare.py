@@ -1,10 +1,8 @@
-"""A job: configuration, plan and tokenizer, bound to its output directory."""
+"""A job: configuration, plan and tokenizer, bound to its output."""
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -12,122 +10,97 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 
-from tokenmill.config import Config
+import msgspec
+
+from tokenmill.config import Config, ContentOptions, resume_hint
 from tokenmill.encode import Tokenizer
-from tokenmill.engines.budget import Budget
 from tokenmill.errors import DifferentJobError, OutputError
 from tokenmill.messages import printable
-from tokenmill.output.plan_file import Plan
-from tokenmill.output.store import Checkpoint, Store
-from tokenmill.plan.make import NAMED_IN_MESSAGE
-from tokenmill.records import InputFile, Receipt, Unit
-
-FORMAT_VERSION = 1
+from tokenmill.output.plan_file import Plan, Skipped
+from tokenmill.output.receipts import Receipts
+from tokenmill.output.schema import StoredJob, StoredOptions, StoredTokenizer, run_id_of
+from tokenmill.output.store import Store
+from tokenmill.plan.make import NAMED_IN_MESSAGE, Planned
+from tokenmill.records import InputFile
+from tokenmill.storage.base import Reading, Storage
+from tokenmill.unit.setup import UnitSetup
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that an engine needs to run units."""
+    """All of a job that is known before a unit runs."""
 
     config: Config
     plan: Plan
+    skipped: Skipped
+    inputs: Reading
     tokenizer: Tokenizer
     store: Store
-    budget: Budget
+    lock_handles: tuple[int, ...] = ()
 
     @cached_property
-    def options(self) -> dict[str, Any]:
-        """The options that change a byte of the output, resolved."""
-        c, t = self.config, self.tokenizer
-        return {
-            "text_field": c.text_field,
-            "id_field": c.id_field,
-            "special_tokens_in_text": str(c.special_tokens_in_text),
-            "eos_token": t.eos_token,
-            "bos_token": t.bos_token,
-            "seq_len": c.seq_len,
-            "sequences_per_chunk": c.sequences_per_chunk,
-            "tail": str(c.tail),
-            "max_document_bytes": c.max_document_bytes,
-        }
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The job as written to job.json. Nothing in it tells the machine, the folder or the time."""
-        t = self.tokenizer
-        return {
-            "format_version": FORMAT_VERSION,
-            "options": self.options,
-            "tokenizer": {
-                "name": t.name,
-                "sha256": t.sha256,
-                "vocab_size": t.vocab_size,
-                "eos_id": t.eos_id,
-                "bos_id": t.bos_id,
-                "pad_id": t.pad_id,
-                "dtype": t.dtype.name,
-            },
-        }
+    def description(self) -> StoredJob:
+        """The job as it is written to the output."""
+        return describe_job(self.config, self.tokenizer)
 
     @cached_property
     def run_id(self) -> str:
-        return run_id(self.description, self.plan)
+        return run_id_of(self.description, self.plan.digest)
+
+    @cached_property
+    def receipts(self) -> Receipts:
+        return Receipts(self.store.storage, self.config.seq_len, self.tokenizer.dtype)
+
+    @cached_property
+    def resume_hint(self) -> str:
+        return resume_hint(self.config)
+
+    def unit_setup(self) -> UnitSetup:
+        """What running the units takes."""
+        return UnitSetup(
+            options=self.config.content(),
+            batch_size=self.config.batch_size,
+            tokenizer=self.tokenizer,
+            inputs=self.inputs,
+            receipts=self.receipts,
+            resume_hint=self.resume_hint,
+        )
 
     @contextmanager
     def underway(self) -> Iterator[None]:
-        """From here on the directory is written to, and nothing in it may say that it is complete."""
-        self.store.prepare(self.description, self.plan, self.tokenizer.data)
+        """From here on the output is written to, and nothing in it may say that it is complete."""
+        where = os.fsencode(self.inputs.location)
+        self.store.prepare(self.description, self.plan, self.tokenizer.data, where)
         yield
         self.store.conclude()
 
-    def finished(self, unit: Unit) -> Receipt | None:
-        """The receipt of a unit that need not be run again: it is whole, and so is what it stands for."""
-        receipt = self.store.receipt(unit)
-        if receipt is None or receipt.missing or not self._is_whole(unit, receipt):
-            return None
-        return receipt
 
-    def checkpoint(self, unit: Unit) -> Checkpoint | None:
-        """Where an interrupted unit goes on, if what it had written is there.
-
-        A unit that went on without a file begins anew: the file may be readable by now.
-        """
-        checkpoint = self.store.checkpoint(unit)
-        if checkpoint is None or checkpoint.missing or not self._is_whole(unit, checkpoint):
-            return None
-        number, dtype = len(checkpoint.chunks), self.tokenizer.dtype
-        return checkpoint if self.store.has_partial(unit, number, checkpoint.partial, dtype) else None
-
-    def _is_whole(self, unit: Unit, state: Receipt | Checkpoint) -> bool:
-        seq_len, dtype = self.config.seq_len, self.tokenizer.dtype
-        chunks = all(self.store.has_chunk(c, seq_len, dtype) for c in state.chunks)
-        return chunks and self.store.has_rejects(unit, state.rejects_bytes)
-
-
-def run_id(description: dict[str, Any], plan: Plan) -> str:
-    """Two jobs with the same id have the same output."""
-    described = json.dumps(description, sort_keys=True)
-    return hashlib.sha256(f"{described}\n{plan.digest}".encode()).hexdigest()
+def describe_job(options: ContentOptions, tokenizer: Tokenizer) -> StoredJob:
+    """What makes two jobs the same, inputs aside."""
+    stored = StoredTokenizer(
+        name=tokenizer.name,
+        sha256=tokenizer.sha256,
+        vocab_size=tokenizer.vocab_size,
+        eos_id=tokenizer.eos_id,
+        bos_id=tokenizer.bos_id,
+        pad_id=tokenizer.pad_id,
+        dtype="uint16" if tokenizer.dtype.itemsize == 2 else "uint32",
+    )
+    return StoredJob(options=StoredOptions(**options.stored(tokenizer.eos_token)), tokenizer=stored)
 
 
 @contextmanager
-def open_job(config: Config, plan: Plan, tokenizer: Tokenizer, budget: Budget) -> Iterator[Job]:
-    """Hold the output directory for this job; continue what is there if it is the same job, else refuse."""
-    store = Store(config.output)
-    if store.root.exists() and not store.root.is_dir():
-        raise OutputError(f"{printable(store.root)} is a file: the output must be a directory")
-    if store.root.is_dir() and store.is_foreign():
-        raise OutputError(
-            f"{printable(store.root)} holds files that are not tokenmill's: choose a new or an empty directory"
-        )
-    with store.locked():
+def open_job(config: Config, planned: Planned, tokenizer: Tokenizer, storage: Storage) -> Iterator[Job]:
+    """Hold the output for this job; continue what is there if it is the same job, else refuse."""
+    store = Store(storage)
+    _refuse_foreign(store)
+    with store.locked() as handles:
         if config.overwrite:
             store.clear()
-        job = Job(config, plan, tokenizer, store, budget)
-        stored = store.read_json(store.job)
-        before = store.read_plan(plan.root)
+        job = Job(config, planned.plan, planned.skipped, planned.inputs, tokenizer, store, handles)
+        stored = store.read_job()
+        before = store.read_plan()
         if stored is None or before is None:
             store.refuse_without_plan()
             yield job
@@ -135,32 +108,41 @@ def open_job(config: Config, plan: Plan, tokenizer: Tokenizer, budget: Budget) -
             yield _continue(job, stored, before)
 
 
-def _continue(job: Job, stored: dict[str, Any], before: Plan) -> Job:
+def _refuse_foreign(store: Store) -> None:
+    where = store.storage.describe()
+    try:
+        foreign = store.is_foreign()
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise OutputError(f"{where} is a file: the output must be a directory") from None
+    if foreign:
+        raise OutputError(f"{where} holds files that are not tokenmill's: choose a new or an empty directory")
+
+
+def _continue(job: Job, stored: StoredJob, before: Plan) -> Job:
     """The job on the units that were planned first, once it is certain that it is the same job."""
     changes = _Changes(before, job.plan)
-    differences = [*_differences(job, stored), *changes.told()]
+    differences = [*_differences(job.description, stored), *changes.described()]
     if differences:
         raise DifferentJobError(
-            f"{printable(job.store.root)} holds a different job: {'; '.join(differences)}. Choose another directory, "
-            "or start anew with --overwrite"
+            f"{job.store.storage.describe()} holds a different job: {'; '.join(differences)}. Restore what "
+            "differs, choose another directory, or start over with --overwrite"
         )
-    before.left_out = job.plan.left_out
     # A renamed file is the same tokenizer, and keeps the name that is written down.
-    tokenizer = replace(job.tokenizer, name=stored["tokenizer"]["name"])
+    tokenizer = replace(job.tokenizer, name=stored.tokenizer.name)
     return replace(job, plan=before.with_inputs(changes.repaired), tokenizer=tokenizer)
 
 
-def _differences(job: Job, stored: dict[str, Any]) -> Iterator[str]:
-    new = job.description
-    if stored.get("format_version") != FORMAT_VERSION:
-        yield f"its format version is {stored.get('format_version')}, this program writes {FORMAT_VERSION}"
-        return
-    for name, value in new["options"].items():
-        if (old := stored["options"].get(name)) != value:
-            yield f"--{name.replace('_', '-')} was {old!r} and is {value!r}"
-    if (old := stored["tokenizer"])["sha256"] != job.tokenizer.sha256:
-        yield f"the tokenizer was {old['name']} ({old['sha256'][:12]}) and is {job.tokenizer.name} with other content"
-    elif {**old, "name": ""} != {**new["tokenizer"], "name": ""}:
+def _differences(new: StoredJob, old: StoredJob) -> Iterator[str]:
+    old_options = msgspec.structs.asdict(old.options)
+    for name, value in msgspec.structs.asdict(new.options).items():
+        if old_options[name] != value:
+            yield f"--{name.replace('_', '-')} was {old_options[name]!r} and is {value!r}"
+    was, is_ = old.tokenizer, new.tokenizer
+    if was.sha256 != is_.sha256:
+        yield f"the tokenizer was {was.name} ({was.sha256[:12]}) and is {is_.name} with other content"
+    elif msgspec.structs.replace(was, name="") != msgspec.structs.replace(is_, name=""):
         yield "the tokenizer's special tokens differ"
 
 
@@ -173,7 +155,7 @@ class _Changes:
         self.repaired: dict[int, InputFile] = {}
         olds = ((os.fsencode(file.name), "old", number, file) for number, file in before.inputs())
         news = ((os.fsencode(file.name), "new", number, file) for number, file in now.inputs())
-        for _, group in groupby(heapq.merge(olds, news, key=lambda e: e[:2]), key=lambda e: e[0]):
+        for _, group in groupby(heapq.merge(olds, news), key=lambda e: e[0]):
             found = {which: (number, file) for _, which, number, file in group}
             if "new" not in found:
                 self._note("input gone", found["old"][1])
@@ -195,7 +177,7 @@ class _Changes:
         if self._counts[what] <= NAMED_IN_MESSAGE:
             self._names.setdefault(what, []).append(printable(file.name))
 
-    def told(self) -> Iterator[str]:
+    def described(self) -> Iterator[str]:
         for what, names in self._names.items():
             more = self._counts[what] - len(names)
             yield f"{what}: {', '.join(names)}{f' and {more} more' if more > 0 else ''}"

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, BinaryIO, Self
 
 from tokenmill.engines.machine import current_memory, peak_memory
 from tokenmill.messages import duration, size
+from tokenmill.output import layout
 from tokenmill.records import Ledger, StageSeconds
+from tokenmill.storage.base import Storage
 
 log = logging.getLogger("tokenmill")
 
@@ -123,24 +124,24 @@ class Ticker:
 
 
 class Timeline:
-    """Keeps logs/timeline.jsonl: where a run stood every ten seconds."""
+    """Logs where a run stands every ten seconds."""
 
-    def __init__(self, meter: Meter, logs: Path) -> None:
+    def __init__(self, meter: Meter, storage: Storage) -> None:
         self._meter = meter
-        self._path = logs / "timeline.jsonl"
+        self._storage = storage
         self._ticker = Ticker(self._tick, LOG_SECONDS)
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
 
     def _tick(self) -> None:
         assert self._file is not None
         try:
-            self._file.write(json.dumps({"time": time.time(), "pid": os.getpid(), **self._meter.snapshot()}) + "\n")
-            self._file.flush()
+            entry = {"time": time.time(), "pid": os.getpid(), **self._meter.snapshot()}
+            self._file.write(json.dumps(entry).encode("ascii") + b"\n")
         except OSError:
             pass  # a log that cannot be written, e.g. on a full disk, must not stop the work
 
     def __enter__(self) -> Self:
-        self._file = self._path.open("a", encoding="ascii")
+        self._file = self._storage.append(layout.TIMELINE)
         self._tick()
         self._ticker.__enter__()
         return self

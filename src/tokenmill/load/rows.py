@@ -6,7 +6,7 @@ import bisect
 import json
 import operator
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -15,10 +15,9 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from tokenmill.errors import OutputError
-from tokenmill.messages import printable
-from tokenmill.output.manifest import Index, read_manifest
-from tokenmill.records import Ids
+from tokenmill.output import layout
+from tokenmill.output.open import Output, open_output
+from tokenmill.records import TokenIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class StoredDocument:
     `record` is its line (or row) in the file, from 1; None if an unreadable part of the file lies before it.
     """
 
-    tokens: Ids
+    tokens: TokenIds
     file: str
     record: int | None
 
@@ -40,28 +39,33 @@ class Rows:
     of a training framework: it pickles, and maps files only when they are first touched.
     """
 
-    def __init__(self, root: Path) -> None:
-        index = _read_index(root / "manifest.json")
-        self.root = root
+    def __init__(self, output: str | Path | Output) -> None:
+        output = output if isinstance(output, Output) else open_output(output)
+        index = output.row_index
+        self.root = Path(output.storage.location)
         self.seq_len = index.options.seq_len
         self.dtype = np.dtype(index.tokenizer.dtype)
         self._names = [c.name for c in index.chunks]
         self._ends = array("Q", accumulate(c.rows for c in index.chunks))
-        self._maps: dict[int, Ids] = {}
+        self._maps: dict[int, TokenIds] = {}
+
+    @cached_property
+    def _output(self) -> Output:
+        return open_output(self.root)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """All of manifest.json, read when it is first asked for: a million chunks make it large."""
-        found: dict[str, Any] = json.loads((self.root / "manifest.json").read_bytes())
+        found: dict[str, Any] = json.loads(self._output.storage.read(layout.MANIFEST))
         return found
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __iter__(self) -> Iterator[Ids]:
+    def __iter__(self) -> Iterator[TokenIds]:
         return (self[row] for row in range(len(self)))
 
-    def __getitem__(self, index: SupportsIndex | slice) -> Ids:
+    def __getitem__(self, index: SupportsIndex | slice) -> TokenIds:
         if isinstance(index, slice):
             return self._slice(range(len(self))[index])
         row = operator.index(index)
@@ -70,7 +74,7 @@ class Rows:
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         number, within = self.locate(row)
-        found: Ids = self._chunk(number)[within]
+        found: TokenIds = self._chunk(number)[within]
         return found
 
     def locate(self, row: int) -> tuple[int, int]:
@@ -81,7 +85,7 @@ class Rows:
     def first_row(self, chunk: int) -> int:
         return self._ends[chunk - 1] if chunk else 0
 
-    def _slice(self, rows: range) -> Ids:
+    def _slice(self, rows: range) -> TokenIds:
         if not rows:
             return np.empty((0, self.seq_len), self.dtype)
         first, start = self.locate(rows[0])
@@ -90,57 +94,25 @@ class Rows:
             return self._chunk(first)[start : end + 1 : rows.step]
         return np.stack([self[row] for row in rows])
 
-    def _chunk(self, number: int) -> Ids:
+    def _chunk(self, number: int) -> TokenIds:
         if number not in self._maps:
-            self._maps[number] = load_array(self.root / "chunks" / f"{self._names[number]}.npy")
+            self._maps[number] = self._output.rows(self._names[number])
         return self._maps[number]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "manifest"} | {"_maps": {}}
+        """Without what is mapped or read from the manifest: both are there again when they are asked for."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("manifest", "_output")} | {"_maps": {}}
 
     def documents(self) -> Iterator[StoredDocument]:
         """All documents in order, put together again across rows and chunks of a unit."""
-        inputs = self.manifest["inputs"]
-        for unit, group in groupby(self.manifest["chunks"], key=lambda chunk: chunk["unit"]):
-            firsts = {p["file"]: p["first_record"] for p in self.manifest["units"][unit]["parts"]}
-            chunks = ((c["name"], c["tokens"]) for c in group)
-            for file, record, tokens in split_documents(self.root / "chunks", chunks):
+        catalog = self._output.catalog
+        for unit, group in groupby(catalog.chunks, key=lambda chunk: chunk.unit):
+            firsts = {p.file: p.first_record for p in catalog.units[unit].parts}
+            for file, record, tokens in self._output.documents((c.name, c.tokens) for c in group):
                 first = firsts[file]
-                yield StoredDocument(tokens, inputs[file]["name"], None if first is None else first + record)
-
-
-def split_documents(folder: Path, chunks: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, Ids]]:
-    """File, record and tokens of the documents of one unit, put together across its chunks (name, tokens)."""
-    carry: list[Ids] = []
-    for name, count in chunks:
-        tokens = load_array(folder / f"{name}.npy").reshape(-1)[:count]
-        start = 0
-        for end, record, file in load_array(folder / f"{name}.docs.npy").tolist():
-            yield file, record, np.concatenate([*carry, tokens[start:end]]) if carry else tokens[start:end]
-            carry, start = [], end
-        if start < len(tokens):
-            carry.append(tokens[start:])
-
-
-def load_array(path: Path) -> Any:
-    """An array of the output, mapped."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{printable(path)} cannot be read: {error}") from error
-
-
-def _read_index(path: Path) -> Index:
-    try:
-        return read_manifest(path, Index)
-    except FileNotFoundError:
-        unfinished = (path.parent / "job.json").exists()
-        problem = "The job there is not complete: run it again to continue" if unfinished else ""
-        raise OutputError(f"{printable(path)} does not exist. {problem or 'Is this an output of tokenmill?'}") from None
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{printable(path)} cannot be read: {error}") from error
+                yield StoredDocument(tokens, catalog.inputs[file].name, None if first is None else first + record)
 
 
 def open(output: str | Path) -> Rows:
     """Open a complete output directory: open("tokenized")[0] -> the first row."""
-    return Rows(Path(output))
+    return Rows(output)

@@ -1,0 +1,102 @@
+"""The program as a whole: wrong usage, tracebacks, `python -m tokenmill`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+import tokenmill
+from tests.conftest import texts
+from tests.support.processes import python
+from tokenmill.cli import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["run"], "no inputs given"),
+        (["run", "only-one"], "no output given"),
+        (["run", "in", "out", "--seq-lenght", "3"], "did you mean '--seq-len'?"),
+        (["run", "in", "out", "--seq-len", "0"], "error: --seq-len: must be a whole number of at least 1, not 0"),
+        (["run", "in", "out", "--seq-len", "x"], "invalid int value"),
+        (["run", "in", "out", "--no-eos", "--eos-token", "x"], "error: --eos-token and --no-eos: they contradict"),
+        (["run", "in", "out", "--over"], "did you mean '--overwrite'?"),
+        (["run", "in", "out", "--tail", "cut"], "invalid choice"),
+        (["run", "in", "out", "--input-dir", "in"], "use one of them"),
+        (["run", "absent", "out"], "there is no file or directory 'absent'"),
+        (["run", ".", "out", "--tokenizer", "absent"], "neither a bundled name"),
+        (["run", "in", "out", "--config", "absent.toml"], "cannot read the configuration file"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_with_the_reason(
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is written, though there is a document in the folder `in`."""
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(arguments)
+    except SystemExit as exit_:
+        code = int(exit_.code or 0)
+    assert code == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "Traceback" not in shown.err
+    assert list(tmp_path.iterdir()) == [inputs]
+
+
+def test_a_traceback_is_shown_with_debug_only(
+    inputs: Path,
+    tmp_path: Path,
+    tiny_tokenizer: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["run", str(inputs), str(tmp_path / "out"), "--tokenizer", tiny_tokenizer]
+    assert main(command) == main([*command, "--quiet"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert main([*command, "--debug"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "in make_plan\n" in said
+    assert "tokenmill: error: no input found in" in said
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise ZeroDivisionError("one by none")
+
+    monkeypatch.setattr("tokenmill.job.execute.run", fail)
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert (
+        "error: ZeroDivisionError: one by none. This is a defect: please report it with the output of --debug" in said
+    )
+    assert "Traceback" not in said
+    assert main([*command, "--debug"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "in fail\n" in said
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]], ids=" ".join)
+def test_help_needs_none_of_the_libraries_behind_the_commands(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom tokenmill.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n    print(*sys.modules)"
+    )
+    done = subprocess.run(python("-c", program, *arguments), capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "tokenmill.config.groups" in loaded
+    assert not loaded & {"numpy", "msgspec", "pyarrow", "tokenizers", "fastokens", "rich", "huggingface_hub"}
+
+
+def test_python_dash_m_is_the_same_program() -> None:
+    done = subprocess.run(python("-m", "tokenmill", "--version"), capture_output=True, text=True, check=True)
+    assert done.stdout == f"tokenmill {tokenmill.__version__}\n"

@@ -1,0 +1,34 @@
+"""docs/options.md is what the options declare: `make options` writes it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from tests.cli.test_run import run_options
+from tests.support.processes import PROJECT, python
+from tokenmill.config import Config, options_of
+
+PAGE = (PROJECT / "docs" / "options.md").read_text()
+
+
+def test_the_page_of_options_is_what_make_options_writes() -> None:
+    command = python("-m", "tokenmill.cli.options_page")
+    written = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert written == PAGE, "run `make options`"
+
+
+def test_the_page_has_every_option_of_the_command_and_no_other() -> None:
+    assert set(re.findall(r"^\| `(--[a-z-]+)` \|", PAGE, re.MULTILINE)) == run_options()
+
+
+def test_the_page_has_the_default_and_the_meaning_of_every_option() -> None:
+    rows = dict(re.findall(r"^\| `(--[a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE))
+    for option in options_of(Config):
+        default, _, meaning = rows[option.flag].partition("| ")
+        assert default.strip(" `") == option.shown_default
+        assert meaning == option.help
+
+
+def test_the_page_is_as_wide_as_others_are() -> None:
+    assert max(map(len, PAGE.splitlines())) < 120

@@ -1,0 +1,96 @@
+"""`tokenmill show`: rows as they are printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run
+from tests.inspect.conftest import run_two_files
+from tokenmill.cli import main
+from tokenmill.cli.show import visible
+from tokenmill.inspect.show import Viewer
+
+
+@pytest.fixture
+def output(inputs: Path, run: Run) -> Path:
+    return run_two_files(inputs, run)
+
+
+def test_rows_are_shown_plainly_when_not_on_a_terminal(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert "row 0: 8 tokens" in said
+    assert "── part-001.jsonl:1, 4 tokens ──" in said
+    assert "── part-001.jsonl:3, 4 tokens, goes on after this row ──" in said
+    assert "abc<|endoftext|>" in said
+    assert main(["show", str(output), "--file", "002", "--record", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "é\\x1b" in said
+    assert "── padding" in said
+    assert main(["show", str(output), "--ids", "--row", "0"]) == 0
+    assert "97=a 98=b 99=c 256=<|endoftext|>" in capsys.readouterr().out
+
+
+def rows_shown(output: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, object]]:
+    assert main(["show", str(output), "--json", *options]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_rows_are_shown_as_json(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_shown(output, capsys, "--row", "0,2")
+    assert [row["row"] for row in rows] == [0, 2]
+    assert set(rows[0]) == {"row", "ids", "documents"}
+    assert rows[0]["ids"] == Viewer(output).row(0).token_ids
+    assert rows[0]["documents"] == [
+        {
+            "start": 0,
+            "end": 4,
+            "file": "part-001.jsonl",
+            "record": 1,
+            "begins": True,
+            "ends": True,
+            "text": "abc<|endoftext|>",
+        },
+        {
+            "start": 4,
+            "end": 8,
+            "file": "part-001.jsonl",
+            "record": 3,
+            "begins": True,
+            "ends": False,
+            "text": "defg",
+        },
+    ]
+
+
+def test_the_seed_chooses_the_rows_of_a_sample(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    viewer = Viewer(output)
+    for seed in (1, 1, 2, 3):
+        rows = rows_shown(output, capsys, "--sample", "3", "--seed", str(seed))
+        assert [row["row"] for row in rows] == viewer.sample(3, seed)
+    assert rows_shown(output, capsys, "--sample", "2") == rows_shown(output, capsys, "--sample", "2", "--seed", "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--row", "99"], "there is no row 99"),
+        (["--row", "x"], "--row: "),
+        (["--sample", "-1"], "must be at least 1"),
+        (["--file", "a"], "--file and --record go together"),
+        (["--row", "1", "--sample", "2"], "choose one"),
+    ],
+)
+def test_wrong_choices_are_told(
+    output: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(output), *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_nothing_can_play_tricks_on_a_terminal() -> None:
+    assert visible("a\x1b[31m\r\n\tb\u202e") == "a\\x1b[31m\\r⏎\n→\tb\\u202e"

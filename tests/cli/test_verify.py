@@ -1,0 +1,63 @@
+"""`tokenmill verify`: what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run, texts
+from tests.support.damage import edit_text, flip
+from tokenmill.cli import main
+
+
+@pytest.fixture
+def output(inputs: Path, tmp_path: Path, run: Run) -> Path:
+    (inputs / "a.jsonl").write_bytes(texts(*(f"document {n}" for n in range(20))))
+    run(sequences_per_chunk=10)
+    return tmp_path / "out"
+
+
+def test_the_command_tells_its_verdict(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(output), "--against-source", "all"]) == 0
+    said = capsys.readouterr().out
+    assert "verified: 1 unit" in said
+    assert "20 documents (20 compared with their source), no problem found" in said
+    flip(output / "chunks/00000-0001.npy", -1)
+    assert main(["verify", str(output)]) == 1
+    said = capsys.readouterr().out
+    assert "chunk 00000-0001: the checksum of the rows" in said
+    assert "FAILED: 1 problem found in 1 unit, " in said
+    assert f"tokenmill run INPUT... {output} --redo 0" in said
+
+
+def test_the_verdict_can_be_had_as_json(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(output), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["good"], found["documents"]) == (True, 20)
+    flip(output / "chunks/00000-0001.npy", -1)
+    assert main(["verify", str(output), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["good"] is False
+    assert found["faults"][0]["unit"] == 0
+
+
+def test_what_is_no_output_and_no_number_of_documents_is_wrong_usage(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(tmp_path / "nowhere")]) == 2
+    assert "is not a tokenmill output" in capsys.readouterr().err
+    assert main(["verify", str(output), "--against-source", "some"]) == 2
+    assert "'some' is neither a number of documents nor all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ['"\\u001b[2J"', "7"])
+def test_the_job_of_another_version_is_an_error_that_cannot_play_tricks(
+    output: Path, capsys: pytest.CaptureFixture[str], version: str
+) -> None:
+    edit_text(output / "job.json", '"format_version": 1', f'"format_version": {version}')
+    assert main(["verify", str(output)]) == 1
+    said = capsys.readouterr()
+    assert "job.json" in said.err
+    assert "\x1b" not in said.err + said.out
