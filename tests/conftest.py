@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import tokenmill
+from tokenmill.plan import cut
+from tokenmill.read import lines
 
 # Tests fork and start processes; the reference tokenizer must not keep threads.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -86,14 +89,15 @@ def texts(*values: str) -> bytes:
     return jsonl(*({"text": v} for v in values))
 
 
+MakeConfig = Callable[..., tokenmill.Config]
 Run = Callable[..., tokenmill.RunResult]
 
 
 @pytest.fixture
-def run(tmp_path: Path, tiny_tokenizer: str) -> Run:
-    """Run a job over tmp_path/in into tmp_path/out with short rows, unless told otherwise."""
+def config(tmp_path: Path, tiny_tokenizer: str) -> MakeConfig:
+    """A job over tmp_path/in into tmp_path/out with short rows, unless told otherwise."""
 
-    def run_job(**options: Any) -> tokenmill.RunResult:
+    def make_config(**options: Any) -> tokenmill.Config:
         defaults: dict[str, Any] = {
             "inputs": (str(tmp_path / "in"),),
             "output": tmp_path / "out",
@@ -101,9 +105,39 @@ def run(tmp_path: Path, tiny_tokenizer: str) -> Run:
             "seq_len": 8,
             "max_rejects": "100%",
         }
-        return tokenmill.run(tokenmill.Config(**defaults | options))
+        return tokenmill.Config(**defaults | options)
+
+    return make_config
+
+
+@pytest.fixture
+def run(config: MakeConfig) -> Run:
+    """Run a job, see `config`; `stop` as tokenmill.run takes it."""
+
+    def run_job(*, stop: threading.Event | None = None, **options: Any) -> tokenmill.RunResult:
+        return tokenmill.run(config(**options), stop=stop)
 
     return run_job
+
+
+SmallUnits = Callable[..., None]
+
+
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> SmallUnits:
+    """Have inputs cut into units of so many bytes of text; opening a file counts as much as `file_cost` bytes."""
+
+    def cut_small(min_bytes: int, file_cost: int = cut.FILE_COST_BYTES) -> None:
+        monkeypatch.setattr(cut, "MIN_UNIT_BYTES", min_bytes)
+        monkeypatch.setattr(cut, "FILE_COST_BYTES", file_cost)
+
+    return cut_small
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have lines read in blocks of about so many bytes."""
+    return lambda size: monkeypatch.setattr(lines, "BLOCK_BYTES", size)
 
 
 @pytest.fixture

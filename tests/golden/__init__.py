@@ -5,5 +5,5 @@ corpus/          the inputs, committed: another version of a compressor would wr
 jobs.py          the jobs
 digests.json     job -> file of its output -> XXH3-128
 output/          an output of format version 1, which must stay readable
-record.py        `make golden`: writes digests.json anew; the diff shows what changed on purpose
+record.py        `make golden`: writes digests.json again; the diff shows what changed on purpose
 """

@@ -2,7 +2,8 @@
 
     python -m tests.support.crash_driver INPUT WORK TOKENIZER ENGINE STRIDE [ERROR]
 
-A write step is a write of array data (half of it is written), a forced flush, a rename, a removal or a truncation.
+A write step is a write to a draft (half of it is written), a forced flush, a rename, a removal, or a draft that is
+begun or cut off.
 Without ERROR the child dies there, as of `kill -9`; with one, such as ENOSPC, the step fails with it, and the run must
 end with an OutputError that says how to go on. For every STRIDE-th n until a child lives to the end: go wrong at step
 n, look at what is there, run again undisturbed with another engine, compare with an undisturbed run.
@@ -36,11 +37,11 @@ import tokenmill.plan.cut
 import tokenmill.read.lines
 import tokenmill.read.parquet
 import tokenmill.read.text
-import tokenmill.write.npy
 from tests.conftest import tree
 from tests.support.whole import faults
 from tokenmill.config import RejectLimit
 from tokenmill.errors import OutputError
+from tokenmill.storage.local import LocalDraft
 
 REMOVALS = ("unlink", "rmdir")
 
@@ -64,26 +65,27 @@ def count_steps(die_at: int, error: int = 0) -> Callable[[], int]:
                 raise OSError(error, os.strerror(error))
             os._exit(99)
 
-    def before(module: Any, name: str) -> None:
-        original = getattr(module, name)
+    def before(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             step(name)
             return original(*args, **kwargs)
 
-        setattr(module, name, counted)
+        setattr(owner, name, counted)
 
     os.fsync = lambda fd: None  # noqa: ARG005 - its name is part of the type
-    for name in ("fsync", "rename", "unlink", "rmdir", "truncate"):
+    for name in ("fsync", "rename", "link", "unlink", "rmdir"):
         before(os, name)
-    write_all = tokenmill.write.npy._write_all
+    before(LocalDraft, "__init__")
+    write = LocalDraft.write
 
-    def counted_write(file: Any, data: Any) -> None:
-        view = memoryview(data)
-        step("write", lambda: write_all(file, view[: len(view) // 2]))
-        write_all(file, data)
+    def counted_write(draft: LocalDraft, data: bytes | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        step("write", lambda: write(draft, view[: len(view) // 2]))
+        write(draft, data)
 
-    tokenmill.write.npy._write_all = counted_write
+    LocalDraft.write = counted_write  # type: ignore[method-assign]
     return lambda: -taken if must_stop else taken
 
 
@@ -150,18 +152,21 @@ def main() -> None:
         in_child(source, output, tokenizer, 0)
         assert tree(output) == expected, f"other output after a crash at step {step}"
         shutil.rmtree(output)
-    for period in () if error else (35, 47, steps // 2):
+    # Enough steps for a block: a restart begins with the block that was being written.
+    for period in () if error else (45, 53, steps // 2):
         output = work / f"every-{period}"
+        left = steps
         while in_child(source, output, tokenizer, period, engine) is None:
             crashes += 1
-            assert crashes < 10 * steps, f"no progress when every step {period} is the last"
+            left -= 1
+            assert left, f"no progress when every step {period} is the last"
             check(output, expected, f"every step {period}")
         assert tree(output) == expected, f"other output after crashes at every step {period}"
     print(crashes)
 
 
 def check(output: Path, expected: dict[str, bytes], crash: str) -> None:
-    """What is there now, before anybody mends it."""
+    """What is there now, before anybody fixes it."""
     assert not (wrong := [*faults(tree(output), [expected])]), f"after a crash at {crash}: {wrong}"
 
 

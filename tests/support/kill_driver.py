@@ -2,7 +2,7 @@
 
     python -m tests.support.kill_driver INPUT WORK TOKENIZER KILLS
 
-After every kill: what is there must be whole, before anybody mends it. Whenever a job gets done, it must be the same to
+After every kill: what is there must be whole, before anybody fixes it. Whenever a job gets done, it must be the same to
 the byte as one that nobody disturbed, and another one is begun. Prints, as JSON, how often each engine was killed, and
 how often in the middle of its work: when it had written something, and was not done.
 

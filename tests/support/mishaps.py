@@ -1,4 +1,4 @@
-"""What goes wrong inside a process, in this one or in processes that it starts, and whether the books agree after it.
+"""What goes wrong inside a process, in this one or in processes that it starts, and whether the counts agree after it.
 
 A worker of ultra is a program of its own: no test can patch it. But Python imports `sitecustomize` before anything
 else, so `in_new_processes` puts one on the path, which does there what `monkeypatch` does here.
@@ -6,14 +6,11 @@ else, so `in_new_processes` puts one on the path, which does there what `monkeyp
 
 from __future__ import annotations
 
-import errno
-import io
 import itertools
 import os
 import signal
 import socket
 import socketserver
-import stat
 import sys
 import tempfile
 import threading
@@ -26,13 +23,14 @@ from queue import Queue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.support.processes import PROJECT
+
 if TYPE_CHECKING:  # every worker imports this, and needs none of it
     import pytest
 
     from tokenmill.job.execute import RunResult
     from tokenmill.records import Ledger, TokenBatch
 
-PROJECT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 30.0
 """How long to wait for what should happen at once: only a test that fails takes it."""
 
@@ -55,61 +53,14 @@ def set_to(name: str, value: Any) -> None:
     setattr(import_module(module), attribute, value)
 
 
-# a disk that goes bad
-
-
-class FailingFile(io.FileIO):
-    """A file on a disk that goes bad: everything from a position on cannot be read."""
-
-    broken_from = 0
-    error = errno.EIO
-
-    def _check(self) -> None:
-        if self.tell() >= self.broken_from:
-            raise OSError(self.error, os.strerror(self.error))
-
-    def read(self, size: int | None = -1) -> bytes:
-        self._check()
-        return super().read(-1 if size is None else size) or b""
-
-    def readinto(self, buffer: Any) -> int:
-        self._check()
-        return super().readinto(buffer) or 0
-
-
-class ShrinkingFile(FailingFile):
-    """A file that another program cuts off as soon as some of it is read."""
-
-    def _check(self) -> None:
-        if self.tell() >= self.broken_from:
-            os.truncate(self.name, self.broken_from)
-
-
-def break_file(
-    name: str,
-    broken_from: int,
-    error: int = errno.EIO,
-    kind: type[FailingFile] = FailingFile,
-    patch: Patch = setattr,
-) -> None:
-    """Let a file of JSON Lines or text fail where it is read; whoever plans may still look at it."""
-    original = Path.open
-
-    def opened(self: Path, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
-        if self.name != name or mode != "rb" or buffering != 0:
-            return original(self, mode, buffering, **options)
-        file = kind(self, "rb")
-        file.broken_from, file.error = broken_from, error
-        return file
-
-    patch(Path, "open", opened)
+# a disk that goes bad while Arrow reads from it; for everybody else see tests/support/failing_inputs.py
 
 
 def break_parquet(name: str, from_group: int, patch: Patch = setattr) -> None:
     """Let Arrow itself get EIO for every read of a Parquet file from a row group on.
 
-    Arrow opens the file by itself, so its descriptor is made one that the kernel cannot read from at such positions:
-    the memory of this process, of which the first page is never there.
+    Arrow has a descriptor of its own, so that is made one that the kernel cannot read from at such positions: the
+    memory of this process, of which the first page is never there.
     """
     import pyarrow.parquet as pq
 
@@ -125,24 +76,6 @@ def break_parquet(name: str, from_group: int, patch: Patch = setattr) -> None:
         return original(self, size, groups, *arguments, **options)
 
     patch(pq.ParquetFile, "iter_batches", iter_batches)
-
-
-def replace_parquet(name: str, patch: Patch = setattr) -> None:
-    """Let a Parquet file go to the folder above, between the first look at it and Arrow's opening it.
-
-    In its place is something that can be looked at, but not opened: a socket.
-    """
-    import pyarrow.parquet as pq
-
-    original = pq.ParquetFile.__init__
-
-    def begin(self: Any, source: Any, *arguments: Any, **options: Any) -> None:
-        if isinstance(source, Path) and source.name == name:
-            source.rename(source.parents[1] / name)
-            os.mknod(source, stat.S_IFSOCK | 0o600)
-        original(self, source, *arguments, **options)
-
-    patch(pq.ParquetFile, "__init__", begin)
 
 
 def _target(number: str) -> str:
@@ -296,7 +229,7 @@ def die_after_commit() -> None:
     sys.addaudithook(hook)
 
 
-# the books
+# the counts
 
 
 def by_block(ledger: Ledger) -> dict[str, Any]:

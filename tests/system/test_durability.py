@@ -5,30 +5,27 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-import tokenmill
-from tests.conftest import Run, jsonl, tree
+from tests.conftest import Run, SmallUnits, jsonl, tree
 from tests.support.power_loss import Disk, Remains
+from tests.support.stops import StopWhen
 from tests.support.whole import CHECKPOINT, RECEIPT, Files, faults, lost_progress
-from tokenmill.config import RejectLimit
 from tokenmill.errors import DifferentJobError
 
 OPTIONS: dict[str, Any] = {"sequences_per_chunk": 16, "id_field": "id", "engine": "streaming"}
 
 
 @pytest.fixture
-def corpus(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def corpus(inputs: Path, small_units: SmallUnits, small_blocks: Callable[[int], None]) -> Path:
     """Three units: of one file with rejects, of two files, of one; each of several chunks and many blocks."""
-    monkeypatch.setattr("tokenmill.plan.cut.MIN_UNIT_BYTES", 1000)
-    monkeypatch.setattr("tokenmill.plan.cut.FILE_COST_BYTES", 0)
-    monkeypatch.setattr("tokenmill.read.lines.BLOCK_BYTES", 200)
+    small_units(1000, file_cost=0)
+    small_blocks(200)
     records = [{"id": n, "text": f"{n} " * (n % 9)} for n in range(100, 180)]
     (inputs / "a.jsonl").write_bytes(jsonl(*records[:8]) + b"broken\n" + jsonl(*records[8:18]) + b"broken again\n")
     (inputs / "b.jsonl").write_bytes(jsonl(*records[20:32]))
@@ -235,20 +232,17 @@ def test_a_power_loss_while_a_file_that_was_missing_is_read_leaves_no_receipt_of
         assert tree(output) == watched.after
 
 
-def test_a_power_loss_while_a_unit_begins_anew_without_a_file_leaves_no_checkpoint_over_other_chunks(
-    corpus: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run, tiny_tokenizer: str
+def test_a_power_loss_while_a_unit_starts_over_without_a_file_leaves_no_checkpoint_over_other_chunks(
+    corpus: Path, out: Path, watch: Watch, after_loss: AfterLoss, run: Run
 ) -> None:
     """The file changes while it is read, after chunks of it were written; the next chunks are as large as they were."""
 
-    class Touch:
-        def is_set(self) -> bool:
-            if (out / "units" / "00001.checkpoint.json").exists():
-                os.utime(corpus / "b.jsonl", (0, 0))
-            return False
+    def touch() -> bool:
+        if (out / "units" / "00001.checkpoint.json").exists():
+            os.utime(corpus / "b.jsonl", (0, 0))
+        return False
 
-    options: dict[str, Any] = {"inputs": (str(corpus),), "output": out, "tokenizer": tiny_tokenizer, "seq_len": 8}
-    config = tokenmill.Config(**options, max_rejects=RejectLimit(share=1.0), **OPTIONS)
-    watched = watch(lambda: tokenmill.run(config, stop=cast(threading.Event, Touch())))
+    watched = watch(lambda: run(output=out, stop=StopWhen(touch), **OPTIONS))
     assert list(json.loads(watched.after["manifest.json"])["missing"]) == ["b.jsonl"]
     check(watched)
     run(output=out, **OPTIONS)

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from backports import zstd
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.fuzzing import CONFIG, check_compressed, check_damaged, check_lines, check_parquet, check_text
-from tokenmill.read.jsonl import JsonlReader
+from tests.support.compression import COMPRESS
+from tests.support.fuzzing import OPTIONS, check_compressed, check_damaged, check_lines, check_parquet, check_text
+from tests.support.sources import opened
+from tokenmill.read.jsonl import JsonlReader, LinesBlock
 from tokenmill.read.lines import BOM
 from tokenmill.read.ring import Ring
 from tokenmill.records import Codec, Part
@@ -41,15 +38,6 @@ def test_good_lines_survive_any_neighbours(lines: list[bytes]) -> None:
 @given(st.binary(max_size=600), st.sampled_from(list(Codec)))
 def test_any_bytes_through_any_decompressor(data: bytes, codec: Codec) -> None:
     check_compressed(data, codec)
-
-
-COMPRESS: dict[Codec, Callable[[bytes], bytes]] = {
-    Codec.GZIP: gzip.compress,
-    # With a checksum: without one, damage goes unseen by any reader.
-    Codec.ZSTD: lambda data: zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}),
-    Codec.BZIP2: bz2.compress,
-    Codec.XZ: lzma.compress,
-}
 
 
 @FEW
@@ -75,18 +63,17 @@ def test_damaged_compressed_files_give_all_before_the_damage(
 @FEW
 @given(st.lists(st.binary(max_size=60), max_size=12), st.integers(1, 300), st.booleans())
 def test_lines_read_into_lent_buffers_are_those_read_in_the_ordinary_way(
-    tmp_path: Path, lines: list[bytes], cut: int, bom: bool
+    lines: list[bytes], cut: int, bom: bool
 ) -> None:
     """With tiny blocks and buffers, so that lines begin, end and do not fit everywhere; in two parts, cut anywhere."""
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" * bom + b"\n".join(lines))
+    source = opened(b"\xef\xbb\xbf" * bom + b"\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenmill.read.lines.BLOCK_BYTES", 16)
         patch.setattr("tokenmill.read.ring.BUFFER_BYTES", 32)
         every = b""
         for part in (Part(0, 0, cut), Part(0, cut, None)):
-            lent = JsonlReader(path, Codec.PLAIN, part, CONFIG, Ring())
-            ordinary = JsonlReader(path, Codec.PLAIN, part, CONFIG)
+            lent = JsonlReader(source, Codec.PLAIN, part, OPTIONS, Ring())
+            ordinary = JsonlReader(source, Codec.PLAIN, part, OPTIONS)
             assert read_whole(lent) == read_whole(ordinary)
             every += read_whole(lent)[0]
         text = b"\n".join(lines)
@@ -99,9 +86,9 @@ def read_whole(reader: JsonlReader) -> tuple[bytes, int]:
     for block in reader.blocks(None):
         assert first < 0 or block.offset == first + len(data)
         first = block.offset if first < 0 else first
-        data += bytes(block.data)
-        if block.release:
-            block.release()
+        assert isinstance(block, LinesBlock)
+        data += bytes(block.lines.data)
+        block.release()
     return data, first
 
 

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import lzma
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,15 +14,15 @@ import pytest
 from backports import zstd
 
 from tests.conftest import documents, texts
+from tests.support.processes import PROJECT, python
 from tokenmill.cli import main
 from tokenmill.config import ENGINES
 
-PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
 
 
-def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *map(str, arguments)], cwd=PROJECT, capture_output=True, text=True)
+def run_python(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(python(*arguments), cwd=PROJECT, capture_output=True, text=True)
 
 
 def shown_in_the_readme(command: str) -> list[str]:
@@ -50,16 +49,18 @@ def test_the_scripts_of_the_guide_run_the_engine_that_they_are_named_after(
     script = PROJECT / "scripts" / f"tokenize_finpile_{engine}.py"
     (inputs / "a.jsonl").write_bytes(texts("one", "two"))
     out = tmp_path / "tokenized"
-    done = python(script, "--input-dir", inputs, "--output-dir", out, "--tokenizer", tiny_tokenizer, "--seq-len", "8")
+    done = run_python(
+        script, "--input-dir", inputs, "--output-dir", out, "--tokenizer", tiny_tokenizer, "--seq-len", "8"
+    )
     assert done.returncode == 0, done.stderr
-    assert f"tokenmill: engine {engine}, " in done.stderr
+    assert f"tokenmill: engine: {engine}, " in done.stderr
     assert done.stdout.startswith("complete\n")
     assert documents(out) == [b"one", b"two"]
 
 
 def test_a_script_gives_the_exit_code_of_the_program(tmp_path: Path) -> None:
     script = PROJECT / "scripts" / "tokenize_finpile_streaming.py"
-    done = python(script, "--input-dir", tmp_path / "absent", "--output-dir", tmp_path / "out")
+    done = run_python(script, "--input-dir", tmp_path / "absent", "--output-dir", tmp_path / "out")
     assert done.returncode == 2
     assert "there is no file or directory" in done.stderr
 
@@ -79,21 +80,21 @@ class Demo:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """Made as `make demo` and the README do."""
     out = tmp_path_factory.mktemp("build") / "demo"
-    done = python("-m", "tokenmill", "run", "examples/sample", out, "--max-rejects", "5%")
+    done = run_python("-m", "tokenmill", "run", "examples/sample", out, "--max-rejects", "5%")
     assert done.returncode == 0, done.stderr
     return Demo(out, (done.stderr + done.stdout).replace(str(out), "build/demo").splitlines())
 
 
 def test_the_readme_shows_what_a_run_of_the_sample_says(demo: Demo) -> None:
     shown = shown_in_the_readme("tokenmill run examples/sample build/demo --max-rejects 5%")
-    of_the_machine = ("tokenmill: engine ", "time ", "rate ", "peak memory ")
+    of_the_machine = ("tokenmill: engine: ", "time ", "rate ", "peak memory ")
     same = [line for line in shown if not line.startswith(of_the_machine)]
     assert len(same) == len(shown) - 4
     assert [line for line in demo.said if not line.startswith(of_the_machine)] == same
 
 
 def test_the_readme_shows_what_the_example_reads_from_it(demo: Demo) -> None:
-    done = python("examples/read_rows.py", demo.out)
+    done = run_python("examples/read_rows.py", demo.out)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines() == shown_in_the_readme("python examples/read_rows.py build/demo")
 
@@ -122,7 +123,7 @@ def content(path: Path) -> object:
 
 
 def test_the_sample_is_what_its_script_makes(tmp_path: Path) -> None:
-    done = python("examples/make_sample.py", tmp_path / "sample")
+    done = run_python("examples/make_sample.py", tmp_path / "sample")
     assert done.returncode == 0, done.stderr
     made, kept = tmp_path / "sample", PROJECT / "examples" / "sample"
     names = sorted(path.name for path in kept.iterdir())
