@@ -1,7 +1,7 @@
 """Runs all mutants, or those of some modules, and says which survive.
 
     python -m tests.mutation                        every module of SCOPE; goes on where it was stopped
-    python -m tests.mutation write.py 'read/*'      these modules
+    python -m tests.mutation concat.py 'read/*'     these modules
     python -m tests.mutation --survivors            also those that survived last time, after new tests
     python -m tests.mutation --fresh                forget what is known, e.g. after tests have been removed
     python -m tests.mutation --bugs                 the bugs of bugs.json instead, each with its test (`make bugs`)

@@ -23,7 +23,8 @@ from tests.mutation.generate import Mutant
 
 PROJECT = Path(__file__).parents[2]
 COPIED = ["src", "tests", "benchmarks", "docs", "examples", "scripts"]
-COPIED += ["CHANGELOG.md", "LICENSE", "Makefile", "NOTICE", "README.md", "constraints.txt", "pyproject.toml"]
+COPIED += ["CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md"]
+COPIED += ["constraints.txt", "pyproject.toml"]
 # Loaded once, so that a fork need not: what tokenmill and its tests import.
 PRELOADED = ["pytest", "_pytest.assertion", "numpy", "msgspec", "xxhash", "isal.igzip_lib", "backports.zstd", "pyarrow"]
 PRELOADED += ["pyarrow.parquet", "pyarrow.compute", "tokenizers", "fastokens", "hypothesis", "hypothesis.strategies"]

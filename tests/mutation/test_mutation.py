@@ -54,6 +54,6 @@ def test_a_mutant_knows_the_lines_that_run_with_it() -> None:
 
 @pytest.mark.parametrize("bug", read_bugs(), ids=lambda bug: bug.what.replace(" ", "-")[:60])
 def test_a_bug_made_by_hand_still_fits_the_code_and_its_test(bug: Bug) -> None:
-    assert bug.line, f"{bug.file} has changed: mend the bug in tests/mutation/bugs.json"
+    assert bug.line, f"{bug.file} has changed: update the bug in tests/mutation/bugs.json"
     path, _, name = bug.test.partition("::")
     assert f"def {name.split('[')[0]}(" in (PROJECT / path).read_text()
