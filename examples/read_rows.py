@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from pathlib import Path
 
 import tokenizers
 
 import tokenmill
-from tokenmill.config import Config
+from tokenmill.config import ContentOptions
 from tokenmill.encode import resolve_tokenizer
 
 
 def main() -> None:
     output = sys.argv[1]
     rows = tokenmill.open(output)
-    bundled = resolve_tokenizer(Config(inputs=(".",), output=Path()))
+    bundled = resolve_tokenizer(ContentOptions())
     if rows.manifest["tokenizer"]["sha256"] != bundled.sha256:
         raise SystemExit("this example decodes with the bundled tokenizer only")
     tokenizer = tokenizers.Tokenizer.from_str(bundled.json)
