@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
 import msgspec
@@ -330,3 +332,27 @@ def test_a_job_without_its_format_version_is_not_one_of_ours() -> None:
     for other in (0, 2, "1", None):
         with pytest.raises(ValueError, match=r"Invalid enum value|Expected"):
             decode(json.dumps(data | {"format_version": other}).encode(), StoredJob)
+
+
+def test_a_type_is_prepared_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that prepare one together crash msgspec, and threads of extreme begin their units together."""
+
+    class Kind(msgspec.Struct):
+        x: int
+
+    entered, met = threading.Event(), threading.Event()
+    build = msgspec.json.Decoder
+
+    def slow(kind: Any) -> Any:
+        if entered.is_set():
+            met.set()
+        entered.set()
+        met.wait(0.2)  # which must not come; so it cannot be waited for as long as it takes
+        return build(kind)
+
+    monkeypatch.setattr(msgspec.json, "Decoder", slow)
+    with ThreadPoolExecutor(2) as threads:
+        found = [threads.submit(decode, b'{"x": 1}', Kind) for _ in range(2)]
+        assert [f.result().x for f in found] == [1, 1]
+    assert entered.is_set()
+    assert not met.is_set()

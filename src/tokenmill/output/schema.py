@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -285,10 +286,23 @@ def to_line(value: object, *, sort_keys: bool = False) -> str:
     return json.dumps(to_builtins(value), sort_keys=sort_keys) + "\n"
 
 
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_building = threading.Lock()
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Built once, by one thread at a time: two that meet a type for the first time together crash msgspec."""
+    with _building:
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.json.Decoder(kind)
+        return _decoders[kind]
+
+
 def decode(data: bytes | memoryview, kind: type[T]) -> T:
     """As much of a JSON text as this type has fields for. Raises ValueError for what it cannot be."""
+    decoder = _decoder(kind)
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
