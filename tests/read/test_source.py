@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import xxhash
 
 from tests.conftest import texts
+from tests.support.changes import append, rewrite, swap
 from tests.support.sources import opened, parquet_file
 from tokenmill.config import ReadOptions
 from tokenmill.errors import InputChangedError, UnreadableInputError
@@ -131,26 +131,6 @@ def test_a_source_is_as_planned_if_size_and_fingerprint_are() -> None:
 
 
 # a file that does not stay what it was
-
-
-def rewrite(path: Path) -> None:
-    """In place: only the time is another one."""
-    path.write_bytes(path.read_bytes().replace(b"first", b"other"))
-
-
-def swap(path: Path) -> None:
-    """By a copy that keeps size and time, as `rsync -t` puts it there: only the file is another one."""
-    copy = path.with_name("copy")
-    shutil.copy2(path, copy)
-    copy.rename(path)
-
-
-def append(path: Path) -> None:
-    """With the time set back: only the size is another one."""
-    before = path.stat()
-    with path.open("ab") as file:
-        file.write(texts("more"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.mark.parametrize("change", [rewrite, swap, append], ids=["time", "identity", "size"])

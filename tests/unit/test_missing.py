@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.conftest import EOS, PAD, texts
+from tests.support.changes import append, rewrite, swap
 from tests.support.mishaps import by_block
 from tests.support.units import Meanwhile, Reports, UnitJob, unit_job
 from tokenmill.read.source import EDGE_BYTES
@@ -100,26 +100,6 @@ def test_an_edit_after_the_plan_that_keeps_the_size_is_noticed(tmp_path: Path, p
     assert path.stat().st_size == size
     assert receipt.missing == {1: "b.jsonl changed since the job was planned: restore it, or use --overwrite"}
     assert receipt.ledger.documents == 1
-
-
-def rewrite(path: Path) -> None:
-    """In place: only the time is another one."""
-    path.write_bytes(path.read_bytes().replace(b"first", b"other"))
-
-
-def swap(path: Path) -> None:
-    """By a copy that keeps size and time, as `rsync -t` puts it there: only the file is another one."""
-    copy = path.with_name("copy")
-    shutil.copy2(path, copy)
-    copy.rename(path)
-
-
-def append(path: Path) -> None:
-    """With the time set back: only the size is another one."""
-    before = path.stat()
-    with path.open("ab") as file:
-        file.write(texts("more"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.mark.parametrize("change", [rewrite, swap, append], ids=["time", "identity", "size"])
