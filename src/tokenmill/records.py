@@ -36,6 +36,11 @@ class Format(StrEnum):
     PARQUET = "parquet"
     TEXT = "text"
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether its records are rows, and its parts groups of them, instead of lines and bytes."""
+        return self is Format.PARQUET
+
 
 class Codec(StrEnum):
     """How the bytes of a file are compressed."""

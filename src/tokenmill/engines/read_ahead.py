@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from tokenmill.records import Format, InputFile, Part, Unit
+from tokenmill.records import InputFile, Part, Unit
 from tokenmill.storage.base import Reading
 
 
@@ -28,6 +28,6 @@ class ReadAhead:
 
     def _request(self, part: Part, file: InputFile) -> None:
         start, end = part.start, part.end
-        if end is None or file.format is Format.PARQUET:  # whose parts are counted in row groups
+        if end is None or file.format.has_rows:  # then parts are not counted in bytes
             start, end = 0, file.size
         self._inputs.prefetch(file.name, start, min(end, start + self._file_bytes))

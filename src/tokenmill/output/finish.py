@@ -28,7 +28,7 @@ from tokenmill.output.schema import (
     to_line,
 )
 from tokenmill.output.spool import lines_of
-from tokenmill.records import Format, Ledger, Unit
+from tokenmill.records import Ledger, Unit
 from tokenmill.storage.base import Storage
 
 PublicReject: TypeAlias = "LineReject | RowReject"
@@ -159,7 +159,7 @@ def _public(unit: Unit, firsts: list[int | None], reject: StoredReject) -> Publi
     file, first = unit.files[reject.part], firsts[reject.part]
     number = None if first is None else first + reject.record
     reason, detail, records, head = reject.reason, reject.detail, reject.records, reject.head
-    if file.format is Format.PARQUET:
+    if file.format.has_rows:
         return RowReject(file=file.name, row=number, reason=reason, detail=detail, records=records, head=head)
     offset = reject.offset
     return LineReject(
