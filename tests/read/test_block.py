@@ -13,8 +13,8 @@ from tokenmill.config import ReadOptions
 from tokenmill.read.block import Block
 from tokenmill.read.formats import open_reader
 from tokenmill.read.jsonl import BrokenLinesBlock, JsonlReader, LinesBlock
-from tokenmill.read.parquet import BrokenRowsBlock, RowsBlock
 from tokenmill.read.ring import Ring
+from tokenmill.read.rows import BrokenRowsBlock, RowsBlock
 from tokenmill.read.text import TextBlock
 from tokenmill.records import Codec, Documents, Format, InputFile, Part
 

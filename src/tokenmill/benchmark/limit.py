@@ -102,7 +102,7 @@ class Limit:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from tokenmill.read.parquet import has_field, leaf_of, raw_values
+        from tokenmill.read.rows import has_field, leaf_of, raw_values
 
         field = ".".join(self._field)
         try:

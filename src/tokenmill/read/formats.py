@@ -6,6 +6,7 @@ A new format is a module beside this one, a member of `Format` (records.py), a s
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import assert_never
 
@@ -14,6 +15,10 @@ from tokenmill.read.block import Reader
 from tokenmill.read.ring import Ring
 from tokenmill.records import Codec, Format, InputFile, Part
 from tokenmill.storage.base import Reading, Source
+
+# Arrow's own allocators give pages back to the system and ask for them again with every block: a tenth of a run. It is
+# said here, for it must be said before any reader imports pyarrow.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 CODEC_SUFFIXES = {
     ".gz": Codec.GZIP,
