@@ -196,7 +196,7 @@ def test_a_part_is_the_whole_file_and_a_chunk_that_is_not_begun_is_empty_unless_
 
 
 def test_names_that_stand_in_outputs_never_change() -> None:
-    assert [str(f) for f in Format] == ["jsonl", "parquet", "text"]
+    assert [str(f) for f in Format] == ["jsonl", "parquet", "text", "arrow"]
     assert [str(c) for c in Codec] == ["plain", "gzip", "zstd", "bzip2", "xz"]
     assert [str(r) for r in Reason] == [
         "broken_json",

@@ -35,11 +35,12 @@ class Format(StrEnum):
     JSONL = "jsonl"
     PARQUET = "parquet"
     TEXT = "text"
+    ARROW = "arrow"
 
     @property
     def has_rows(self) -> bool:
         """Whether its records are rows, and its parts groups of them, instead of lines and bytes."""
-        return self is Format.PARQUET
+        return self in (Format.PARQUET, Format.ARROW)
 
 
 class Codec(StrEnum):
@@ -87,9 +88,10 @@ class Inspected:
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A stretch of one file: bytes [start, end) of plain JSONL, row groups [start, end) of Parquet, else all of it.
+    """A stretch of one file: bytes [start, end) of plain JSONL, row groups of Parquet, record batches of Arrow.
 
-    A line belongs to the part that its first byte lies in. `end` None means to the end of the file.
+    Any other file is one part. A line belongs to the part that its first byte lies in. `end` None means to the end of
+    the file.
     """
 
     file: Count

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import MakeConfig, Run, texts
+from tests.support.sources import arrow_bytes
 from tokenmill.benchmark import limit as measuring
 from tokenmill.benchmark.limit import Limit
 from tokenmill.plan.make import make_plan
@@ -26,6 +27,8 @@ def test_the_limit_does_the_work_of_a_run(
     (inputs / "b.jsonl.gz").write_bytes(gzip.compress(texts(*("four" * n for n in range(1, 50)))))
     (inputs / "c.txt").write_text("five")
     pq.write_table(pa.table({"text": ["six", "", "seven"]}), inputs / "d.parquet")
+    for kind in ("file", "stream"):
+        (inputs / f"{kind}.arrow").write_bytes(arrow_bytes([{"text": ["eight", ""]}, {"text": ["nine", None]}], kind))
     ledger = run().ledger
     options = config(output=tmp_path / "none")
     clock = itertools.count()  # which a second passes on each time it is looked at

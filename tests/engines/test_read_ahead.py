@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tokenmill.engines.read_ahead import ReadAhead
 from tokenmill.records import Codec, Format, InputFile, Part, Unit
 from tokenmill.storage.memory import MemoryStorage
@@ -41,10 +43,11 @@ def test_no_more_is_asked_for_than_there_is_memory_for() -> None:
     assert requests.all == [("0.jsonl", 0, 100), ("1.jsonl", 300, 400), ("2.jsonl", 300, 350)]
 
 
-def test_a_part_of_a_parquet_file_is_counted_in_row_groups_so_the_file_is_asked_for() -> None:
+@pytest.mark.parametrize("kind", [Format.PARQUET, Format.ARROW])
+def test_a_part_of_a_table_is_not_counted_in_bytes_so_the_file_is_asked_for(kind: Format) -> None:
     requests = Requests()
-    ReadAhead(requests, files=1, file_bytes=5000).read([unit(0, Part(0, 2, 4), kind=Format.PARQUET)])
-    assert requests.all == [("0.parquet", 0, 1000)]
+    ReadAhead(requests, files=1, file_bytes=5000).read([unit(0, Part(0, 2, 4), kind=kind)])
+    assert requests.all == [(f"0.{kind}", 0, 1000)]
 
 
 def test_units_beyond_the_next_files_are_not_even_looked_at() -> None:

@@ -109,18 +109,21 @@ def test_rejects_are_listed_with_absolute_numbers_or_none_where_nobody_knows(rec
     ]
 
 
-def test_a_reject_of_parquet_has_a_row_and_no_offset_and_one_of_lines_has_both(receipts: Receipts) -> None:
+@pytest.mark.parametrize("table", [Format.PARQUET, Format.ARROW])
+def test_a_reject_of_a_table_has_a_row_and_no_offset_and_one_of_lines_has_both(
+    receipts: Receipts, table: Format
+) -> None:
     known: dict[str, Any] = {"reason": "broken_json", "detail": "no", "head": "x"}
-    unit = Unit(0, (Part(0), Part(1)), (file("a.parquet", Format.PARQUET), file(NOT_UNICODE)), 10)
+    unit = Unit(0, (Part(0), Part(1)), (file("a.table", table), file(NOT_UNICODE)), 10)
     plan = Plan.of([unit])
     commit(receipts, plan, 0, (3, 3), reject_line(0, 2, records=4) + reject_line(1, 0))
     assert list(public_rejects(receipts, plan)) == [
-        RowReject(file="a.parquet", row=3, records=4, **known),
+        RowReject(file="a.table", row=3, records=4, **known),
         LineReject(file=NOT_UNICODE, line=1, offset=7, records=1, **known),
     ]
     assert write_rejects(receipts, plan) == 5
     assert [json.loads(line) for line in receipts.storage.read("rejects.jsonl").splitlines()] == [
-        {"file": "a.parquet", "row": 3, "offset": None, "records": 4} | known,
+        {"file": "a.table", "row": 3, "offset": None, "records": 4} | known,
         {"file": NOT_UNICODE, "line": 1, "offset": 7, "records": 1} | known,
     ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import texts
 from tests.support.processes import python
-from tests.support.sources import opened, parquet_file
+from tests.support.sources import arrow_bytes, opened, parquet_file
 from tokenmill.config import ReadOptions
 from tokenmill.read.formats import cuts, open_reader, text_bytes
 from tokenmill.read.jsonl import LinesBlock
@@ -24,7 +24,12 @@ def file(size: int, codec: Codec = Codec.PLAIN, format_: Format = Format.JSONL) 
 
 @pytest.mark.parametrize(
     ("format_", "reader"),
-    [(Format.JSONL, "JsonlReader"), (Format.PARQUET, "ParquetReader"), (Format.TEXT, "TextReader")],
+    [
+        (Format.JSONL, "JsonlReader"),
+        (Format.PARQUET, "ParquetReader"),
+        (Format.ARROW, "ArrowReader"),
+        (Format.TEXT, "TextReader"),
+    ],
 )
 def test_readers_are_chosen_by_format(format_: Format, reader: str) -> None:
     found = open_reader(opened(b""), file(0, format_=format_), Part(0), ReadOptions())
@@ -48,12 +53,14 @@ def test_a_reader_decompresses_what_is_compressed(format_: Format) -> None:
     assert block.parse().texts == (["a"] if format_ is Format.JSONL else [texts("a").decode()])
 
 
-def test_pyarrow_is_loaded_for_parquet_only() -> None:
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+def test_pyarrow_is_loaded_for_tables_only(name: str) -> None:
     """It takes 60 MB and 0.2 s."""
     program = (
         "import sys, tokenmill.read.corpus as c, tokenmill.storage.memory as m\n"
-        "corpus = c.Corpus(m.MemoryStorage({'a.jsonl': b'{}\\n', 'a.parquet': b'PAR1'}))\n"
-        "for name in ('a.jsonl', 'a.parquet'):\n"
+        "from tokenmill.config import ReadOptions\n"
+        f"corpus = c.Corpus(m.MemoryStorage({{'a.jsonl': b'{{}}\\n', {name!r}: b'ARROW1'}}))\n"
+        f"for name in ('a.jsonl', {name!r}):\n"
         "    corpus.inspect(name)\n"
         "    print('pyarrow' in sys.modules)\n"
     )
@@ -72,6 +79,7 @@ def test_how_much_text_a_file_stands_for_is_part_of_the_format() -> None:
     }
     assert text_bytes(file(1000, Codec.GZIP, Format.TEXT)) == 3000
     assert text_bytes(file(1000, format_=Format.PARQUET)) == 2000
+    assert text_bytes(file(1000, format_=Format.ARROW)) == 1000
 
 
 NOTHING = MemoryStorage()
@@ -106,6 +114,12 @@ def test_what_is_compressed_and_what_is_one_document_stays_whole() -> None:
 def test_parquet_is_cut_between_row_groups(groups: int, wanted: int, expected: list[int]) -> None:
     data = parquet_file([str(n) for n in range(groups)], row_group_size=1)
     assert cuts(MemoryStorage({"a": data}), file(len(data), format_=Format.PARQUET), wanted) == expected
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("file", [0, 3, 6, 10]), ("stream", [0, 1])])
+def test_an_arrow_file_is_cut_between_record_batches_and_a_stream_is_not(kind: str, expected: list[int]) -> None:
+    data = arrow_bytes([{"text": [str(n)]} for n in range(10)], kind)
+    assert cuts(MemoryStorage({"a": data}), file(len(data), format_=Format.ARROW), 3) == expected
 
 
 @pytest.mark.parametrize("files", [{"a": b"PAR1 broken"}, {}], ids=["broken", "gone"])

@@ -15,7 +15,7 @@ import pytest
 from backports import zstd
 
 from tests.conftest import texts
-from tests.support.sources import opened, parquet_file
+from tests.support.sources import arrow_bytes, opened, parquet_file
 from tokenmill.read.sniff import inspect_file
 from tokenmill.read.source import EDGE_BYTES, fingerprint_of
 from tokenmill.records import Codec, Format, InputFile, Inspected
@@ -24,6 +24,7 @@ from tokenmill.storage.memory import MemoryStorage
 
 LINE = texts("a")
 PARQUET = parquet_file(["a"])
+STREAM, FEATHER = (arrow_bytes([{"text": ["a"]}], kind) for kind in ("stream", "file"))
 NOISE = random.Random(1).randbytes(200_000)
 
 
@@ -57,6 +58,14 @@ def inspect(name: str, data: bytes) -> Inspected:
         ("a.parquet", PARQUET, Format.PARQUET, Codec.PLAIN),
         ("a.pq", PARQUET, Format.PARQUET, Codec.PLAIN),
         ("a", PARQUET, Format.PARQUET, Codec.PLAIN),
+        ("a.arrow", FEATHER, Format.ARROW, Codec.PLAIN),
+        ("a.arrow", STREAM, Format.ARROW, Codec.PLAIN),
+        ("a.arrows", STREAM, Format.ARROW, Codec.PLAIN),
+        ("a.feather", FEATHER, Format.ARROW, Codec.PLAIN),
+        ("a", FEATHER, Format.ARROW, Codec.PLAIN),
+        ("a", STREAM, Format.ARROW, Codec.PLAIN),
+        ("cut.arrow", STREAM[:3], Format.ARROW, Codec.PLAIN),
+        ("empty.arrow", b"", Format.ARROW, Codec.PLAIN),
         ("broken.jsonl", b"broken\n", Format.JSONL, Codec.PLAIN),
         ("broken.jsonl.gz", gzip.compress(LINE)[:10], Format.JSONL, Codec.GZIP),
         ("broken.parquet", b"broken", Format.PARQUET, Codec.PLAIN),
@@ -98,6 +107,9 @@ def test_zstd_may_begin_with_any_kind_of_skippable_frame(kind: int) -> None:
         ("a.jsonl.gz", zstd.compress(LINE), Format.JSONL, Codec.ZSTD, "the name says gzip, the content is zstd"),
         ("a.txt", LINE, Format.JSONL, Codec.PLAIN, "the name says text, the content is jsonl"),
         ("a.jsonl", PARQUET, Format.PARQUET, Codec.PLAIN, "the name says jsonl, the content is parquet"),
+        ("a.parquet", FEATHER, Format.ARROW, Codec.PLAIN, "the name says parquet, the content is arrow"),
+        ("a.txt", STREAM, Format.ARROW, Codec.PLAIN, "the name says text, the content is arrow"),
+        ("a.arrow", LINE, Format.JSONL, Codec.PLAIN, "the name says arrow, the content is jsonl"),
     ],
     ids=named_only,
 )
@@ -122,6 +134,9 @@ def test_a_name_that_says_otherwise_is_reported(
         ("array.json", b' [\n{"text": "a"},\n{"text": "b"}\n]\n', "JSON, but not one object per line"),
         ("one-line.json", b'[{"text": "a"}]', "JSON, but not one object per line"),
         ("cut.json", b'{"text": "a', "JSON, but not one object per line"),
+        ("erased.bin", b"\xff" * 4096, "not JSON Lines, Parquet or .txt"),
+        ("ended.bin", b"\xff\xff\xff\xff\0\0\0\0", "not JSON Lines, Parquet or .txt"),
+        ("odd.bin", b"\xff\xff\xff\xff\x09\0\0\0" + b"\0" * 99, "not JSON Lines, Parquet or .txt"),
         ("registry.json", b'{\n"all": [\n{"n": 1},\n{"n": 2},\n{"n": 3}\n]}\n', "JSON, but not one object per line"),
     ],
     ids=named_only,
@@ -169,6 +184,7 @@ def unread(name: str, format_: Format, codec: Codec, problem: str) -> Inspected:
         ("a.jsonl", Format.JSONL, Codec.PLAIN),
         ("a.txt", Format.TEXT, Codec.PLAIN),
         ("a.parquet", Format.PARQUET, Codec.PLAIN),
+        ("a.arrow", Format.ARROW, Codec.PLAIN),
         ("a.json", Format.JSONL, Codec.PLAIN),
         ("a.json.gz", Format.JSONL, Codec.GZIP),
         ("a.zst", Format.JSONL, Codec.ZSTD),

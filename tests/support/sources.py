@@ -32,6 +32,18 @@ def parquet_file(texts: Sequence[str | None], **options: Any) -> bytes:
     return buffer.getvalue()
 
 
+def arrow_bytes(batches: Sequence[Any], kind: str = "stream", compression: Any = None) -> bytes:
+    """Record batches, or their columns by name, in one of the two formats of Arrow: "file" or "stream"."""
+    held = [batch if isinstance(batch, pa.RecordBatch) else pa.RecordBatch.from_pydict(batch) for batch in batches]
+    buffer = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    make = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+    with make(buffer, held[0].schema, options=options) as writer:
+        for batch in held:
+            writer.write_batch(batch)
+    return buffer.getvalue()
+
+
 def parse_found(parser: JsonlParser, found: Lines | Break) -> Documents:
     """The documents of lines, or of a place where there are none."""
     return parser.parse(found.data, found.offset) if isinstance(found, Lines) else parser.parse_break(found)

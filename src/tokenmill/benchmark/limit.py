@@ -44,8 +44,8 @@ class Limit:
         self.stage_seconds = StageSeconds()
 
     def add(self, inputs: Reading, file: InputFile) -> None:
-        if file.format is Format.PARQUET:
-            texts = self._parquet(inputs, file.name)
+        if file.format.has_rows:
+            texts = self._table(Path(inputs.location) / file.name, file.format)
         elif file.format is Format.TEXT:
             texts = iter([[b"".join(self._pieces(inputs, file)).decode(errors="replace")]])
         else:
@@ -98,27 +98,20 @@ class Limit:
             except _BAD:
                 continue
 
-    def _parquet(self, inputs: Reading, name: str) -> Iterator[list[str]]:
+    def _table(self, path: Path, format_: Format) -> Iterator[list[str]]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         from tokenmill.read.rows import has_field, leaf_of, raw_values
 
         field = ".".join(self._field)
-        try:
-            file = pq.ParquetFile(Path(inputs.location) / name)
-            rows = file.iter_batches(batch_size=512, columns=[field], use_threads=False)
-            if not has_field(file.schema_arrow, field):
-                return
-        except (pa.ArrowException, OSError, ValueError):
-            return
+        rows = _parquet_rows(path, field) if format_ is Format.PARQUET else _arrow_rows(path)
         while True:
             begun = thread_time()
             try:
                 batch = next(rows, None)
             except (pa.ArrowException, OSError, ValueError):
                 return
-            if batch is None:
+            if batch is None or not has_field(batch.schema, field):
                 return
             read = thread_time()
             values = (v for v in raw_values(leaf_of(batch, field)) if v and isinstance(v, bytes))
@@ -141,6 +134,24 @@ class Limit:
         self.stage_seconds.encode += encoded - begun
         self.stage_seconds.pack += packed - encoded
         self.stage_seconds.write += thread_time() - packed
+
+
+def _parquet_rows(path: Path, field: str) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    yield from pq.ParquetFile(path).iter_batches(batch_size=512, columns=[field], use_threads=False)
+
+
+def _arrow_rows(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path), "r") as file:
+        if file.read(6) != b"ARROW1":
+            file.seek(0)
+            yield from pa.ipc.open_stream(file)
+            return
+        reader = pa.ipc.open_file(file)
+        yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def _record(field: list[str]) -> Any:

@@ -36,8 +36,8 @@ def add_parser(commands: Any) -> None:
         "run",
         help="tokenize and pack a corpus",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Tokenize files, directories and globs of JSON Lines (plain, .gz, .zst, .bz2, .xz), Parquet and "
-        "text files into rows of token ids.",
+        description="Tokenize files, directories and globs of JSON Lines (plain, .gz, .zst, .bz2, .xz), Parquet, "
+        "Arrow and text files into rows of token ids.",
         epilog=_EXAMPLES + EXIT_CODES,
     )
     add_options(parser)

@@ -86,7 +86,7 @@ def _inspect(inputs: Reading, corpus: Inspector, name: str, explicit: bool) -> I
 def _nothing_found(arguments: Iterable[str], skipped: Skipped) -> InputError:
     return InputError(
         f"no input found in {', '.join(map(printable, arguments))}: looked for JSON Lines (plain, .gz, .zst, .bz2, "
-        f".xz), Parquet and .txt files{'; skipped ' + listed(skipped, 1) if skipped else ''}"
+        f".xz), Parquet, Arrow and .txt files{'; skipped ' + listed(skipped, 1) if skipped else ''}"
     )
 
 

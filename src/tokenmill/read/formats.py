@@ -35,6 +35,9 @@ FORMAT_SUFFIXES = {
     ".text": Format.TEXT,
     ".parquet": Format.PARQUET,
     ".pq": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".arrows": Format.ARROW,
+    ".feather": Format.ARROW,
 }
 
 # Rough size of the text in a byte of the file; it only steers how files are grouped.
@@ -44,8 +47,8 @@ _PARQUET_EXPANSION = 2
 
 def preload(format_: Format) -> None:
     """Load what reading this format takes, at a time when that is free."""
-    if format_ is Format.PARQUET:  # no mutant: only speed depends on it
-        import_module("tokenmill.read.parquet")  # no mutant: only speed depends on it
+    if format_.has_rows:  # no mutant: only speed depends on it
+        import_module(f"tokenmill.read.{format_}")  # no mutant: only speed depends on it
 
 
 def open_reader(source: Source, file: InputFile, part: Part, options: ReadOptions, ring: Ring | None = None) -> Reader:
@@ -55,6 +58,10 @@ def open_reader(source: Source, file: InputFile, part: Part, options: ReadOption
         from tokenmill.read.parquet import ParquetReader
 
         return ParquetReader(source, part, options)
+    if file.format is Format.ARROW:
+        from tokenmill.read.arrow import ArrowReader
+
+        return ArrowReader(source, part, options)
     if file.format is Format.TEXT:
         from tokenmill.read.text import TextReader
 
@@ -79,6 +86,13 @@ def cuts(inputs: Reading, file: InputFile, wanted: int) -> list[int]:
     if file.format is Format.PARQUET:
         from tokenmill.read.parquet import count_row_groups
 
-        groups = count_row_groups(inputs, file.name)
-        return sorted({groups * i // wanted for i in range(wanted + 1)})
+        return _between(count_row_groups(inputs, file.name), wanted)
+    if file.format is Format.ARROW:
+        from tokenmill.read.arrow import count_record_batches
+
+        return _between(count_record_batches(inputs, file.name), wanted)
     return []
+
+
+def _between(count: int, wanted: int) -> list[int]:
+    return sorted({count * i // wanted for i in range(wanted + 1)})

@@ -139,38 +139,55 @@ def _times_as_text(column: Any) -> Any:
     """Python has no nanoseconds and no year 10,000; pyarrow would ask pandas, which may be there or not."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    kind = _without_times(column.type)
+    kind = _with_leaves(column.type, _without_time)
     return column if kind == column.type else column.cast(kind)
 
 
-def _without_times(kind: Any) -> Any:
-    """The type with text in place of times, at any depth."""
-    types = pa.types
-    if types.is_duration(kind):
+def _without_time(kind: Any) -> Any:
+    if pa.types.is_duration(kind):
         return pa.int64()
-    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
-        return pa.string()
+    return pa.string() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else kind
+
+
+def _with_leaves(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """The type with its innermost types changed."""
+    types = pa.types
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+        return pa.struct([field.with_type(_with_leaves(field.type, change)) for field in kind])
     if types.is_map(kind):
-        return pa.map_(_without_times(kind.key_type), _without_times(kind.item_type))
-    for is_list, make in ((types.is_list, pa.list_), (types.is_large_list, pa.large_list)):
-        if is_list(kind):
-            return make(kind.value_field.with_type(_without_times(kind.value_type)))
-    return kind
+        return pa.map_(_with_leaves(kind.key_type, change), _with_leaves(kind.item_type, change))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = kind.value_field.with_type(_with_leaves(kind.value_type, change))
+        if types.is_fixed_size_list(kind):
+            return pa.list_(inner, kind.list_size)
+        return pa.list_(inner) if types.is_list(kind) else pa.large_list(inner)
+    return change(kind)
 
 
 def _as_binary(column: Any) -> Any:
     """A column of text as one of bytes; any other as it is."""
     column = plain(column)
-    kind = column.type
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        column = column.view(pa.large_binary())
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        column = column.view(pa.binary())
-    elif pa.types.is_string_view(kind):
-        column = column.cast(pa.binary_view())
-    return column
+    kind = _bytes_for_text(column.type)
+    return column if kind == column.type else column.view(kind)
+
+
+def _bytes_for_text(kind: Any) -> Any:
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    return pa.binary_view() if pa.types.is_string_view(kind) else kind
+
+
+def check_column(column: Any) -> None:
+    """Raise for a column whose parts do not fit together. Whether text is UTF-8 is a matter of each row."""
+    if pa.types.is_dictionary(column.type):  # whose indices are looked at when they are used
+        check_column(column.dictionary)
+    elif isinstance(column, pa.ExtensionArray):
+        check_column(column.storage)
+    else:
+        kind = _with_leaves(column.type, _bytes_for_text)
+        (column if kind == column.type else column.view(kind)).validate(full=True)
 
 
 def plain(column: Any) -> Any:

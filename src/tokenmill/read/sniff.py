@@ -20,6 +20,9 @@ _MAGIC = (
 )
 
 
+MAX_SCHEMA_BYTES = 64 << 20
+
+
 class _NotAnInputError(Exception):
     """The file is none of the formats that tokenmill reads."""
 
@@ -80,6 +83,8 @@ def _codec(head: bytes) -> Codec:
 def _format(head: bytes, text: bytes, whole: bool, named: Format | None, name: str) -> Format:
     if head.startswith(b"PAR1"):
         return Format.PARQUET
+    if head.startswith(b"ARROW1") or _begins_arrow_stream(head):
+        return Format.ARROW
     first, most = _json_lines(text, whole)
     is_json = _stem(name).endswith(".json")
     # A shard may begin with a broken line; a JSON document of many lines may hold an object on one of them.
@@ -92,6 +97,12 @@ def _format(head: bytes, text: bytes, whole: bool, named: Format | None, name: s
     if text.lstrip()[:1] in (b"{", b"["):
         raise _NotAnInputError("JSON, but not one object per line")
     raise _NotAnInputError("not JSON Lines, Parquet or .txt")
+
+
+def _begins_arrow_stream(head: bytes) -> bool:
+    """A marker and the size of the schema, which comes in eights. No text in UTF-8 begins so."""
+    size = int.from_bytes(head[4:8], "little")
+    return head.startswith(b"\xff\xff\xff\xff") and 0 < size <= MAX_SCHEMA_BYTES and size % 8 == 0
 
 
 def _decompress_head(file: Source, codec: Codec) -> tuple[bytes, bool]:

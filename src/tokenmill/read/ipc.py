@@ -1,0 +1,127 @@
+"""The frames of an Arrow file, as far as pyarrow keeps them to itself: where a record batch lies, how many rows it has.
+
+Only damage needs them. A record batch that cannot be read says in its frame how many rows are lost, and where the next
+one begins.
+
+    stream   [ffffffff, size, metadata, body]… [ffffffff, 0]      metadata: a FlatBuffer, which knows the body's size
+    file     ARROW1.. stream footer size ARROW1                   footer: a FlatBuffer, which knows where batches lie
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from tokenmill.storage.base import Source
+
+MAGIC = b"ARROW1"
+STREAM_START = 8
+"""Where the stream inside a file begins: behind the magic and two bytes of padding."""
+MARKER = b"\xff\xff\xff\xff"
+MAX_METADATA_BYTES = 64 << 20
+MAX_COMPRESSION = 1000
+_RECORD_BATCH = 3
+_BLOCK = struct.Struct("<qi4xq")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFrame:
+    """What a record batch says of itself: how many rows it has, and where it ends, which may be beyond the file."""
+
+    rows: int
+    end: int
+
+
+def frame_at(source: Source, position: int) -> BatchFrame | None:
+    """The frame of the record batch at this place; None if there is none that makes sense."""
+    came_from = source.tell()
+    try:
+        start, data = _metadata(source, position)
+        message = _Table(data, _unsigned(data, 0))
+        if message.number(1, "<B") != _RECORD_BATCH:
+            return None
+        batch, body = message.table(2), message.number(3, "<q")
+        rows = batch.number(0, "<q")
+    except (struct.error, ValueError):
+        return None
+    finally:
+        source.seek(came_from)
+    # A row takes a byte or more, which may be compressed: a damaged number must not stand for a billion lost records.
+    most = body * (MAX_COMPRESSION if batch.has(3) else 1)
+    return BatchFrame(rows if 0 < rows <= most else 1, start + len(data) + body)
+
+
+def batch_places(source: Source) -> list[int]:
+    """Where the record batches of a file lie, by its footer; none if that makes no sense."""
+    came_from = source.tell()
+    try:
+        size = source.stat.size
+        source.seek(max(0, size - 4 - len(MAGIC)))
+        (length,) = struct.unpack("<I", source.read(4))
+        start = size - 4 - len(MAGIC) - length
+        source.seek(max(0, start))
+        data = source.read(length)
+        footer = _Table(data, _unsigned(data, 0))
+        return [_BLOCK.unpack_from(data, place)[0] for place in footer.vector(3, _BLOCK.size)]
+    except (struct.error, ValueError):
+        return []
+    finally:
+        source.seek(came_from)
+
+
+def _metadata(source: Source, position: int) -> tuple[int, bytes]:
+    """Where the metadata of a message begin, and what they are."""
+    source.seek(position)
+    prefix = source.read(8)
+    # Before version 0.15 there was no marker in front of the size.
+    start, length = (8, prefix[4:]) if prefix.startswith(MARKER) else (4, prefix[:4])
+    (size,) = struct.unpack("<I", length)
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"{size:,} bytes of metadata")
+    source.seek(position + start)
+    return position + start, source.read(size)
+
+
+def _unsigned(data: bytes, place: int) -> int:
+    (found,) = struct.unpack_from("<I", data, place)
+    return int(found)
+
+
+class _Table:
+    """A table of a FlatBuffer: fields by number, each of which may be absent."""
+
+    def __init__(self, data: bytes, place: int) -> None:
+        self._data = data
+        self._place = place
+        (back,) = struct.unpack_from("<i", data, place)
+        self._fields = place - back
+        (self._fields_size,) = struct.unpack_from("<H", data, self._fields)
+
+    def _find(self, number: int) -> int:
+        entry = 4 + 2 * number
+        if entry + 2 > self._fields_size:
+            return 0
+        (found,) = struct.unpack_from("<H", self._data, self._fields + entry)
+        return self._place + found if found else 0
+
+    def has(self, field: int) -> bool:
+        return self._find(field) > 0
+
+    def number(self, field: int, kind: str) -> int:
+        """An integer; 0 if it is absent."""
+        place = self._find(field)
+        return int(struct.unpack_from(kind, self._data, place)[0]) if place else 0
+
+    def _follow(self, field: int) -> int:
+        if not (place := self._find(field)):
+            raise ValueError(f"there is no field {field}")
+        return place + _unsigned(self._data, place)
+
+    def table(self, field: int) -> _Table:
+        return _Table(self._data, self._follow(field))
+
+    def vector(self, field: int, size: int) -> range:
+        """Where the elements of a vector lie, each of so many bytes."""
+        place = self._follow(field)
+        count = _unsigned(self._data, place)
+        return range(place + 4, min(place + 4 + count * size, len(self._data)), size)

@@ -1,0 +1,213 @@
+"""Damaged Arrow: all that is whole is read, what is lost is counted, and nothing ends the process."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.read.test_arrow import BOTH, VALUES, all_texts, batches, numbers, read, rejects
+from tests.support.sources import arrow_bytes, opened_file
+from tokenmill.config import ReadOptions
+from tokenmill.read.arrow import ArrowReader
+from tokenmill.records import Part, Reason
+from tokenmill.storage.memory import MemoryStorage
+
+WHOLE = Part(0)
+END_MARKER = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+def places(data: bytes) -> list[int]:
+    """Where the record batches of a stream begin, and where the last one ends."""
+    file = pa.BufferReader(data)
+    reader = pa.ipc.open_stream(file)
+    return [file.tell(), *(file.tell() for _ in reader)]
+
+
+STREAM = arrow_bytes(batches())
+FILE = arrow_bytes(batches(), "file")
+STARTS = places(STREAM)
+
+
+# cut off
+
+
+def test_a_stream_that_is_cut_off_anywhere_gives_every_whole_record_batch() -> None:
+    for size in range(1, len(STREAM)):
+        found = read(STREAM[:size])
+        whole = 10 * max(0, sum(end <= size for end in STARTS) - 1)
+        assert all_texts(found) == VALUES[:whole]
+        (reject,) = [r for d in found for r in d.rejects]
+        assert reject.reason is Reason.TRUNCATED_FILE
+        assert reject.offset == whole
+
+
+def test_a_file_that_is_cut_off_anywhere_gives_every_whole_record_batch() -> None:
+    """Its footer is gone, but it is a stream for all that comes before it."""
+    ends = [8 + end for end in places(FILE[8:])]
+    for size in range(1, len(FILE), 7):
+        found = read(FILE[:size])
+        whole = 10 * max(0, sum(end <= size for end in ends) - 1)
+        assert all_texts(found) == VALUES[:whole]
+        assert [reason for reason, _ in rejects(found)] == [Reason.TRUNCATED_FILE]
+
+
+def test_the_rows_of_a_record_batch_that_is_cut_off_are_counted() -> None:
+    for data, cut in ((STREAM, STARTS[4] - 1), (FILE, STARTS[4] + 7)):
+        found = read(data[:cut])
+        assert rejects(found) == [(Reason.TRUNCATED_FILE, 10)]
+        assert sum(d.lines for d in found) == sum(d.records for d in found) == 40
+
+
+def test_a_stream_without_an_end_marker_is_cut_off_even_if_its_record_batches_are_whole() -> None:
+    """A writer that did not finish: there may have been more."""
+    assert STREAM.endswith(END_MARKER)
+    found = read(STREAM.removesuffix(END_MARKER))
+    assert all_texts(found) == VALUES
+    assert rejects(found) == [(Reason.TRUNCATED_FILE, 1)]
+    assert "end marker" in found[-1].rejects[0].detail
+
+
+def test_an_empty_file_is_a_truncated_one() -> None:
+    assert rejects(read(b"")) == [(Reason.TRUNCATED_FILE, 1)]
+
+
+def test_a_file_with_a_damaged_footer_gives_everything_and_says_so() -> None:
+    data = bytearray(FILE)
+    data[-10:-6] = struct.pack("<i", 7)  # the size of the footer
+    found = read(bytes(data))
+    assert all_texts(found) == VALUES
+    assert rejects(found) == [(Reason.CORRUPT_FILE, 1)]
+    assert "every record batch was" in found[-1].rejects[0].detail
+
+
+# one stream behind another
+
+
+def test_streams_one_behind_another_are_all_read() -> None:
+    found = read(STREAM + arrow_bytes([{"text": ["more"]}]) + STREAM)
+    assert all_texts(found) == [*VALUES, "more", *VALUES]
+    assert numbers(found) == list(range(101))
+
+
+def test_a_later_stream_may_lack_the_column() -> None:
+    found = read(STREAM + arrow_bytes([{"body": ["a", "b"]}]) + STREAM)
+    assert all_texts(found) == VALUES * 2
+    assert rejects(found) == [(Reason.NO_TEXT_FIELD, 2)]
+
+
+@pytest.mark.parametrize("rest", [b"\0", b"foreign bytes", b"\0" * 4096, b"ARROW1\0\0", b"\xff" * 64])
+def test_foreign_bytes_behind_a_stream_are_reported(rest: bytes) -> None:
+    found = read(STREAM + rest)
+    assert all_texts(found) == VALUES
+    ((reason, records),) = rejects(found)
+    assert reason in (Reason.CORRUPT_FILE, Reason.TRUNCATED_FILE)
+    assert records == 1
+    assert f"byte {len(STREAM)}" in found[-1].rejects[0].detail
+
+
+# damaged inside
+
+
+@BOTH
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_record_batch_that_cannot_be_decompressed_costs_its_rows_and_leaves_the_others(
+    kind: str, compression: str
+) -> None:
+    data = bytearray(arrow_bytes(batches(["some text " * 50 + v for v in VALUES]), kind, compression))
+    where = places(bytes(data[8:] if kind == "file" else data))
+    end = where[3] + (8 if kind == "file" else 0)
+    data[end - 60 : end - 20] = b"\xa5" * 40
+    found = read(bytes(data))
+    assert numbers(found) == [*range(20), *range(30, 50)]
+    assert rejects(found) == [(Reason.CORRUPT_FILE, 10)]
+
+
+@BOTH
+@pytest.mark.parametrize("column", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+def test_an_offset_that_leads_out_of_its_record_batch_costs_the_batch_and_not_the_process(
+    kind: str, column: pa.DataType
+) -> None:
+    data = arrow_bytes(batches(kind=column), kind)
+    wide = column == pa.large_string()
+    ends = [0]
+    for value in VALUES[20:30]:
+        ends.append(ends[-1] + len(value))
+    offsets = struct.pack(f"<11{'q' if wide else 'i'}", *ends)
+    assert data.count(offsets) == 1
+    broken = struct.pack(f"<11{'q' if wide else 'i'}", *ends[:5], 1 << 30, *ends[6:])
+    found = read(data.replace(offsets, broken))
+    assert all_texts(found) == VALUES[:20] + VALUES[30:]
+    assert numbers(found) == [*range(20), *range(30, 50)]
+    assert rejects(found) == [(Reason.CORRUPT_FILE, 10)]
+
+
+@BOTH
+def test_a_view_that_leads_out_of_its_buffers_costs_the_batch_and_not_the_process(kind: str) -> None:
+    long = [f"{n} is longer than what a view holds by itself" for n in range(4)]
+    data = arrow_bytes([{"text": pa.array(long).cast(pa.string_view())}], kind)
+    view = struct.pack("<i4s", len(long[2]), b"2 is")
+    assert data.count(view) == 1
+    found = read(data.replace(view, struct.pack("<i4s", 1 << 30, b"2 is")))
+    assert (all_texts(found), rejects(found)) == ([], [(Reason.CORRUPT_FILE, 4)])
+
+
+@BOTH
+def test_an_index_beyond_the_dictionary_costs_one_row(kind: str) -> None:
+    words: Any = pa.DictionaryArray.from_arrays(pa.array([0, 101, 1]), pa.array(["a", "b"]), safe=False)
+    found = read(arrow_bytes([{"text": words}], kind))
+    assert all_texts(found) == ["a", "b"]
+    assert rejects(found) == [(Reason.CORRUPT_FILE, 1)]
+
+
+def test_a_struct_whose_child_is_too_short_costs_the_batch_and_not_the_process() -> None:
+    batch = pa.RecordBatch.from_pydict({"doc": pa.array([{"text": v} for v in VALUES])})
+    data = arrow_bytes([batch])
+    start = places(data)[0]
+    node = struct.pack("<qq", 50, 0)  # rows and nulls: of the struct, and of what is in it
+    second = data.index(node, data.index(node, start) + 1)
+    found = read(data[:second] + struct.pack("<qq", 3, 0) + data[second + 16 :], text_field="doc.text")
+    assert (all_texts(found), rejects(found)) == ([], [(Reason.CORRUPT_FILE, 50)])
+
+
+# unreadable is not damaged
+
+
+@BOTH
+def test_a_source_that_fails_at_any_read_is_an_error_and_not_a_damaged_file(kind: str) -> None:
+    data = arrow_bytes(batches(), kind)
+    good = 0
+    while True:
+        left = good
+
+        def watch(operation: str, _: str) -> None:
+            nonlocal left
+            if operation == "read":
+                left -= 1
+                if left < 0:
+                    raise OSError(errno.EIO, "Input/output error")
+
+        source = MemoryStorage({"a": data}, watch).open("a")
+        try:
+            found = [b.parse() for b in ArrowReader(source, WHOLE, ReadOptions()).blocks(None)]
+        except OSError as error:
+            assert error.errno == errno.EIO
+            good += 1
+            continue
+        break
+    assert good > 5
+    assert all_texts(found) == VALUES
+
+
+def test_a_file_that_is_replaced_is_read_as_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    path.write_bytes(FILE)
+    with opened_file(path) as file:
+        path.rename(tmp_path / "b.arrow")
+        path.write_bytes(arrow_bytes([{"text": ["other"]}], "file"))
+        blocks = ArrowReader(file, WHOLE, ReadOptions()).blocks(None)
+        assert [t for b in blocks for t in b.parse().texts] == VALUES
