@@ -80,11 +80,25 @@ class InputFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True, slots=True)
+class AbsentField:
+    """An option that names a field which a file does not have; `known` are those that it has in its place."""
+
+    option: str
+    field: str
+    known: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inspected:
-    """What a file turned out to be: an input, perhaps with a remark; or (`file` None) none, and why not."""
+    """What a file turned out to be: an input, perhaps with a remark; or (`file` None) none, and why not.
+
+    `absent` is set if the options cannot be right for it. `head` are the first bytes of its content, decompressed.
+    """
 
     file: InputFile | None
     remark: str | None = None
+    absent: AbsentField | None = None
+    head: bytes = field(default=b"", compare=False, repr=False)
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -152,12 +152,12 @@ def test_without_batches_to_compare_the_size_goes_by_rule(
 
 @pytest.mark.usefixtures("too_short_to_tell")
 def test_what_cannot_be_read_is_no_matter_of_speed(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bad lines, a missing file, Parquet without the column, a folder with a space in its name."""
+    """Bad lines, a missing file, numbers in place of text, a folder with a space in its name."""
     folder = inputs / "odd shards"
     folder.mkdir()
     (folder / "a.jsonl").write_bytes(b'{"body": "\xe9"}\n' + b'{"body": ' * 3000 + b"\n" + b'{"body": "good"}\n' * 50)
     (folder / "gone.jsonl").symlink_to(folder / "nowhere")
-    pq.write_table(pa.table({"other": [1]}), folder / "b.parquet")
+    pq.write_table(pa.table({"body": [1]}), folder / "b.parquet")
     pq.write_table(pa.table({"body": [b"bytes", b"\xff", None]}), folder / "c.parquet")
     (folder / "d.parquet").write_bytes(b"PAR1 broken PAR1")
     arguments = ["--input", str(folder), "--text-field", "body", "--engines", "streaming", "--repeat", "1"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tokenmill
-from tests.conftest import Run, SmallUnits, documents, texts, tiny_tokenizer_json, tree
+from tests.conftest import Run, SmallUnits, documents, jsonl, texts, tiny_tokenizer_json, tree
 from tests.support.stops import LookAfterEachBlock, stop_at_checkpoint
 from tokenmill.errors import (
     DifferentJobError,
@@ -55,7 +55,7 @@ def test_a_finished_job_says_so_and_changes_nothing(inputs: Path, tmp_path: Path
 def test_a_different_job_in_the_directory_is_refused(
     inputs: Path, tmp_path: Path, run: Run, options: dict[str, Any], said: str
 ) -> None:
-    (inputs / "a.jsonl").write_bytes(texts("a"))
+    (inputs / "a.jsonl").write_bytes(jsonl({"text": "a", "body": "b", "id": 1}))
     run()
     before = tree(tmp_path / "out")
     with pytest.raises(DifferentJobError, match=re.escape(said)):
@@ -276,7 +276,7 @@ def test_a_renamed_tokenizer_file_is_the_same_job(inputs: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("lost", ["units/00000.rejects.jsonl", "chunks/00000-0000.ids.jsonl"])
 def test_a_lost_file_of_a_unit_is_made_again(inputs: Path, tmp_path: Path, run: Run, lost: str) -> None:
-    (inputs / "a.jsonl").write_bytes(texts("a") + b"broken\n")
+    (inputs / "a.jsonl").write_bytes(jsonl({"text": "a", "id": 1}) + b"broken\n")
     run(id_field="id")
     before = tree(tmp_path / "out")
     (tmp_path / "out" / lost).unlink()

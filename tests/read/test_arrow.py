@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.sources import arrow_bytes, opened, opened_file
 from tokenmill.config import ReadOptions
-from tokenmill.read.arrow import ArrowReader, count_record_batches
+from tokenmill.read.arrow import ArrowReader, count_record_batches, schema_of
 from tokenmill.read.rows import RowsBlock
 from tokenmill.records import Documents, Part, Reason
 from tokenmill.storage.base import Source
@@ -231,6 +231,16 @@ def test_record_batches_of_a_file_are_counted_and_a_stream_is_one() -> None:
     files = {"file": whole, "stream": arrow_bytes(batches()), "cut": whole[:-1], "empty": b""}
     counts = {name: count_record_batches(MemoryStorage(files), name) for name in (*files, "absent")}
     assert counts == {"file": 5, "stream": 1, "cut": 1, "empty": 1, "absent": 1}
+
+
+def test_the_columns_of_a_file_are_known_and_of_a_damaged_one_not() -> None:
+    whole, stream = arrow_bytes(batches(), "file"), arrow_bytes(batches())
+    inputs = MemoryStorage({"file": whole, "stream": stream, "cut": whole[:-1], "begun": stream[:20]})
+    for name in ("file", "stream"):
+        schema = schema_of(inputs, name)
+        assert schema is not None
+        assert schema.names == ["n", "text"]
+    assert [schema_of(inputs, name) for name in ("cut", "begun", "absent")] == [None] * 3
 
 
 def test_reading_leaves_no_file_open(tmp_path: Path) -> None:

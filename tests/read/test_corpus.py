@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import texts
-from tests.support.sources import parquet_file
+from tests.support.sources import arrow_bytes, parquet_file
 from tokenmill.read.corpus import Corpus
 from tokenmill.records import Codec, Format, Inspected
 from tokenmill.storage.memory import MemoryStorage
@@ -11,7 +11,9 @@ from tokenmill.storage.memory import MemoryStorage
 
 def test_a_corpus_knows_its_files() -> None:
     parquet = parquet_file(["a", "b", "c"], row_group_size=1)
-    corpus = Corpus(MemoryStorage({"a/b.jsonl": texts("a"), "c.parquet": parquet, "d.md": b"# read me"}))
+    arrow = arrow_bytes([{"text": ["a"]}, {"text": ["b"]}], "file")
+    files = {"a/b.jsonl": texts("a"), "c.parquet": parquet, "d.md": b"# read me", "e.arrow": arrow}
+    corpus = Corpus(MemoryStorage(files))
     lines, table = corpus.inspect("a/b.jsonl").file, corpus.inspect("c.parquet").file
     assert lines is not None
     assert table is not None
@@ -21,3 +23,10 @@ def test_a_corpus_knows_its_files() -> None:
     assert (corpus.text_bytes(lines), corpus.text_bytes(table)) == (lines.size, 2 * table.size)
     assert corpus.cuts(lines, 2) == [0, lines.size // 2, lines.size]
     assert corpus.cuts(table, 3) == [0, 1, 2, 3]
+    batches = corpus.inspect("e.arrow").file
+    assert batches is not None
+    assert (batches.format, corpus.text_bytes(batches), corpus.cuts(batches, 2)) == (
+        Format.ARROW,
+        len(arrow),
+        [0, 1, 2],
+    )

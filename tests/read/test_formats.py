@@ -59,7 +59,7 @@ def test_pyarrow_is_loaded_for_tables_only(name: str) -> None:
     program = (
         "import sys, tokenmill.read.corpus as c, tokenmill.storage.memory as m\n"
         "from tokenmill.config import ReadOptions\n"
-        f"corpus = c.Corpus(m.MemoryStorage({{'a.jsonl': b'{{}}\\n', {name!r}: b'ARROW1'}}))\n"
+        f"corpus = c.Corpus(m.MemoryStorage({{'a.jsonl': b'{{}}\\n', {name!r}: b'ARROW1'}}), ReadOptions())\n"
         f"for name in ('a.jsonl', {name!r}):\n"
         "    corpus.inspect(name)\n"
         "    print('pyarrow' in sys.modules)\n"

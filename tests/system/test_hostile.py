@@ -19,6 +19,7 @@ from tests.conftest import Run, documents, jsonl, rejects, texts, tree
 from tests.support import mishaps
 from tests.support.mishaps import PATIENCE_SECONDS
 from tests.support.processes import PEAK_MEMORY, python
+from tests.support.sources import arrow_bytes
 from tokenmill.check.verify import verify
 from tokenmill.config import ENGINES
 
@@ -96,20 +97,23 @@ def test_nothing_is_unpickled_or_evaluated(
     monkeypatch.chdir(here)
     pickled = b"cposix\nsystem\n(S'touch unpickled'\ntR."
     program = "__import__('os').system('touch evaluated')"
-    for name in ("a.jsonl", "b.jsonl.gz", "c.parquet", "d.txt"):
+    for name in ("a.jsonl", "b.jsonl.gz", "c.parquet", "c.arrow", "d.txt"):
         (inputs / name).write_bytes(pickled)
     lines = jsonl({"text": program, "id": program}, {"text": "$(touch ran)", "id": "`touch ran`"})
     (inputs / "e.jsonl").write_bytes(lines)
     (inputs / "f.txt").write_text(program)
     kind = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickled}
-    schema = pa.schema([pa.field("text", pa.string(), metadata=kind)])
-    pq.write_table(pa.table({"text": [program]}, schema), inputs / "g.parquet")
+    schema = pa.schema([pa.field(name, pa.string(), metadata=kind) for name in ("text", "id")])
+    table = pa.table({"text": [program], "id": [program]}, schema)
+    pq.write_table(table, inputs / "g.parquet")
+    (inputs / "h.arrow").write_bytes(arrow_bytes(table.to_batches()))
     pickle.loads(pickled.replace(b"unpickled", b"works"))
     run(id_field="id")
     assert documents(tmp_path / "out") == [
         pickled,
         program.encode(),
         b"$(touch ran)",
+        program.encode(),
         program.encode(),
         program.encode(),
     ]
@@ -129,7 +133,7 @@ def test_the_output_never_leaves_its_directory(
         folder.mkdir(parents=True)
     for number, name in enumerate(["..jsonl", "...jsonl", "%2e%2e%2fx.jsonl", "..\\..\\x.jsonl", "sub/~.jsonl"]):
         (inputs / name).write_bytes(jsonl({"text": "a", "id": "../../x"}) + b"bad\n" * number)
-    (work / "linked" / "b.jsonl").write_bytes(texts("b"))
+    (work / "linked" / "b.jsonl").write_bytes(jsonl({"text": "b", "id": "b"}))
     (inputs / "c.jsonl").symlink_to(work / "linked" / "b.jsonl")
     (inputs / "d").symlink_to(work / "linked")
     mishaps.in_new_processes(monkeypatch, tmp_path, f"mishaps.note_writes({str(log)!r})")

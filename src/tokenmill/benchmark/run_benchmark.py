@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def _stripped(config: Config, tokenizer: Tokenizer) -> Counter[bytes]:
 
 def _texts(config: Config) -> Iterator[str]:
     """The user's own documents, from the first on."""
-    planned = make_plan(config.inputs, config.output, Corpus)
+    planned = make_plan(config.inputs, config.output, partial(Corpus, options=config))
     for unit in planned.plan.units():
         yield from _unit_texts(config, planned.inputs, unit)
 

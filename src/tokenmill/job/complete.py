@@ -9,6 +9,8 @@ from tokenmill.output.finish import finish, summarize, write_rejects
 from tokenmill.output.schema import Summary
 from tokenmill.records import Ledger, Reason
 
+_NO_TEXT = (Reason.NO_TEXT_FIELD, Reason.TEXT_NOT_A_STRING)
+
 
 def complete_job(job: Job) -> Summary:
     """Write rejects and manifest, unless there are more rejects than the job allows."""
@@ -27,12 +29,11 @@ def complete_job(job: Job) -> Summary:
 def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(ledger.rejects_by_reason.items()))
     share = 100 * ledger.rejected / max(1, ledger.records)
-    hint = ""
-    if 2 * ledger.rejects_by_reason.get(Reason.NO_TEXT_FIELD, 0) > ledger.records:
-        hint = f"Is --text-field {job.config.text_field} right? "
+    advice = "Fix the input and start over with --overwrite"
+    if 2 * sum(ledger.rejects_by_reason.get(reason, 0) for reason in _NO_TEXT) > ledger.records:
+        advice = f"Is --text-field {job.config.text_field} right? If not, start over with another one and --overwrite"
     return RejectLimitError(
         f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.3g} %: {reasons}), more than "
         f"--max-rejects {job.config.max_rejects}. They are listed in {job.store.storage.describe(layout.REJECTS)}. "
-        f"{hint}Fix the input and start over with --overwrite, or {job.resume_hint} with a higher --max-rejects: it "
-        "continues from here"
+        f"{advice}, or {job.resume_hint} with a higher --max-rejects: it continues from here"
     )

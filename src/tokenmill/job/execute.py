@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tokenmill.config import AUTO, Config, resume_hint
@@ -71,7 +72,7 @@ def run(config: Config, *, stop: threading.Event | None = None, display: Display
     tokenizer = resolve_tokenizer(config)
     with ThreadPoolExecutor(1) as loader:
         loading = loader.submit(build_encoder, tokenizer, config.encoder, config.special_tokens_in_text)
-        planned = make_plan(config.inputs, config.output, Corpus)
+        planned = make_plan(config.inputs, config.output, partial(Corpus, options=config))
         storage = output_storage(config.output)
         return run_planned(config, planned, storage, tokenizer, loading, stop=stop, display=display)
 

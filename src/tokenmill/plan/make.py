@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from tokenmill.errors import InputError
+from tokenmill.errors import ConfigError, InputError
 from tokenmill.messages import counted, printable
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan, Skipped
@@ -22,12 +23,17 @@ from tokenmill.output.spool import Spool
 from tokenmill.output.store import is_job
 from tokenmill.plan.cut import Cutter, cut_units, unit_bytes, weight
 from tokenmill.plan.find import find_files
-from tokenmill.records import InputFile, Inspected
+from tokenmill.records import AbsentField, InputFile, Inspected
 from tokenmill.storage.base import Reading
 
 log = logging.getLogger("tokenmill")
 
 NAMED_IN_MESSAGE = 5
+FIELDS_IN_MESSAGE = 12
+# What Hugging Face datasets writes beside its Arrow files: descriptions, and caches of what was computed from them.
+NOTES = {"dataset_info.json", "dataset_dict.json", "state.json"}
+NOTE = "a description of the data beside it"
+_CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d{5}_of_\d{5})?\.arrow")
 
 
 class Inspector(Cutter, Protocol):
@@ -49,7 +55,7 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
     """Find, inspect and cut the inputs of a job; say what was skipped and what is not what its name says."""
     inputs, names = find_files(arguments, output)
     corpus = open_corpus(inputs)
-    files, skipped, odd = Spool(), Skipped(), Skipped()
+    files, skipped, named, odd = Spool(), Skipped(), Skipped(), Skipped()
     total = 0
     for name, explicit in names:
         found = _inspect(inputs, corpus, name, explicit)
@@ -57,14 +63,18 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
             if explicit:
                 raise InputError(f"{inputs.describe(name)}: {found.remark}")
             skipped.append(name, str(found.remark))
+            if found.remark != NOTE:
+                named.append(name, str(found.remark))
             continue
+        if found.absent:
+            raise _wrong_field(inputs.describe(name), found.file, found.absent)
         files.append(to_line(found.file))
         total += weight(found.file, corpus)
         if found.remark:
             odd.append(name, found.remark)
-    if skipped:
-        what = counted(len(skipped), "file that is not a supported input", "files that are not a supported input")
-        log.warning("skipped %s: %s", what, listed(skipped))
+    if named:
+        what = counted(len(named), "file that is not a supported input", "files that are not a supported input")
+        log.warning("skipped %s: %s", what, listed(named))
     if odd:
         what = counted(len(odd), "file is not what its name says", "files are not what their names say")
         log.warning("%s: %s", what, listed(odd))
@@ -80,7 +90,25 @@ def _inspect(inputs: Reading, corpus: Inspector, name: str, explicit: bool) -> I
         return Inspected(None, "hidden")
     if base == layout.JOB and is_job(inputs, name):
         return Inspected(None, "the output of a job: nothing in that directory is read")
-    return corpus.inspect(name)
+    if _CACHE.fullmatch(base) and not explicit:
+        return Inspected(None, "made by Hugging Face datasets from other files: to read it, name it")
+    found = corpus.inspect(name)
+    # The name alone is not enough: somebody may call data so.
+    if base in NOTES and not explicit and (found.file is None or found.absent):
+        return Inspected(None, NOTE)
+    return found
+
+
+def _wrong_field(where: str, file: InputFile, absent: AbsentField) -> ConfigError:
+    known = ", ".join(map(printable, absent.known[:FIELDS_IN_MESSAGE])) or "none"
+    if (more := len(absent.known) - FIELDS_IN_MESSAGE) > 0:
+        known += f" and {more:,} more"
+    field = repr(absent.field)
+    if file.format.has_rows:
+        what = f"there is no column {field} in {where}, which has: {known}"
+    else:
+        what = f"no record at the beginning of {where} has the field {field}; the fields there: {known}"
+    return ConfigError(f"{what}. Choose one of these, or leave the file out of the inputs", absent.option)
 
 
 def _nothing_found(arguments: Iterable[str], skipped: Skipped) -> InputError:

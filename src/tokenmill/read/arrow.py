@@ -232,3 +232,14 @@ def count_record_batches(inputs: Reading, name: str) -> int:
             return int(pa.ipc.open_file(opened).num_record_batches)
     except DAMAGE:
         return 1
+
+
+def schema_of(inputs: Reading, name: str) -> pa.Schema | None:
+    """The columns of a file; None where they cannot be told, reading it will say why."""
+    try:
+        with inputs.open(name) as source, arrow_file(source) as opened:
+            is_file = opened.read(len(MAGIC)) == MAGIC
+            opened.seek(0)
+            return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(opened).schema
+    except DAMAGE:
+        return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tokenmill.config import ReadOptions
 from tokenmill.read import formats
 from tokenmill.read.sniff import inspect_file
 from tokenmill.records import InputFile, Inspected
@@ -12,16 +13,19 @@ from tokenmill.storage.base import Reading
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The files below one root."""
+    """The files below one root; with options, it says which of them do not have the fields that these name."""
 
     inputs: Reading
+    options: ReadOptions | None = None
 
     def inspect(self, name: str) -> Inspected:
         """Look at a file once."""
         found = inspect_file(self.inputs, name)
-        if found.file is not None:
-            formats.preload(found.file.format)
-        return found
+        if found.file is None or found.file.problem:
+            return found
+        formats.preload(found.file.format)
+        absent = formats.absent_field(self.inputs, found.file, found.head, self.options) if self.options else None
+        return replace(found, absent=absent, head=b"")
 
     def text_bytes(self, file: InputFile) -> int:
         """About how much text a file holds."""

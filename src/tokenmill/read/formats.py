@@ -12,8 +12,9 @@ from typing import assert_never
 
 from tokenmill.config import ReadOptions
 from tokenmill.read.block import Reader
+from tokenmill.read.fields import absent_from_records, have_fields, records_of
 from tokenmill.read.ring import Ring
-from tokenmill.records import Codec, Format, InputFile, Part
+from tokenmill.records import AbsentField, Codec, Format, InputFile, Part
 from tokenmill.storage.base import Reading, Source
 
 # Arrow's own allocators give pages back to the system and ask for them again with every block: a tenth of a run. It is
@@ -71,6 +72,44 @@ def open_reader(source: Source, file: InputFile, part: Part, options: ReadOption
 
         return JsonlReader(source, file.codec, part, options, ring)
     assert_never(file.format)
+
+
+def absent_field(inputs: Reading, file: InputFile, head: bytes, options: ReadOptions) -> AbsentField | None:
+    """A field that the options name and the file does not have; None also where it cannot be told, or has no record."""
+    try:
+        if file.format is Format.JSONL:
+            return _absent_from_lines(inputs, file, head, options)
+        if file.format.has_rows and (absent := _absent_column(inputs, file, options)):
+            with inputs.open(file.name) as source:
+                blocks = open_reader(source, file, Part(0), options).blocks(None)
+                return absent if any(block.parse().lines for block in blocks) else None
+    except OSError:
+        return None  # it will be named when it is to be read
+    return None
+
+
+def _absent_from_lines(inputs: Reading, file: InputFile, head: bytes, options: ReadOptions) -> AbsentField | None:
+    from tokenmill.read.jsonl import JsonlReader, LinesBlock
+    from tokenmill.read.lines import BOM
+
+    if not file.size or have_fields(records_of(head.removeprefix(BOM).split(b"\n")), options):
+        return None
+    with inputs.open(file.name) as source:
+        block = next(JsonlReader(source, file.codec, Part(0), options).blocks(None), None)
+        if not isinstance(block, LinesBlock):
+            return None
+        return absent_from_records(list(records_of(bytes(block.lines.data).split(b"\n"))), options)
+
+
+def _absent_column(inputs: Reading, file: InputFile, options: ReadOptions) -> AbsentField | None:
+    from tokenmill.read.rows import absent_column
+
+    if file.format is Format.PARQUET:
+        from tokenmill.read.parquet import schema_of
+    else:
+        from tokenmill.read.arrow import schema_of
+    schema = schema_of(inputs, file.name)
+    return None if schema is None else absent_column(schema, options)
 
 
 def text_bytes(file: InputFile) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.config import ReadOptions
@@ -68,7 +69,8 @@ class ParquetReader:
         consumed = self._source.stat.size // max(1, file.num_row_groups)
         columns, problem = columns_to_read(file.schema_arrow, self._options)
         if problem:
-            yield broken_rows(self._options, first, rows, problem, consumed, Reason.NO_TEXT_FIELD)
+            if rows:
+                yield broken_rows(self._options, first, rows, problem, consumed, Reason.NO_TEXT_FIELD)
             return
         row = first
         try:
@@ -115,3 +117,12 @@ def count_row_groups(inputs: Reading, name: str) -> int:
             return int(pq.read_metadata(file).num_row_groups)
     except DAMAGE:
         return 1
+
+
+def schema_of(inputs: Reading, name: str) -> pa.Schema | None:
+    """The columns of a file; None where they cannot be told, reading it will say why."""
+    try:
+        with inputs.open(name) as source, arrow_file(source) as file:
+            return pq.read_schema(file)
+    except DAMAGE:
+        return None

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from tokenmill.config import ReadOptions
 from tokenmill.read.block import Block
+from tokenmill.read.fields import named_fields
 from tokenmill.read.jsonl import to_json
-from tokenmill.records import PREVIEW_BYTES, Documents, Reason, Reject
+from tokenmill.records import PREVIEW_BYTES, AbsentField, Documents, Reason, Reject
 from tokenmill.storage.base import Source
 
 BATCH_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
@@ -238,6 +239,26 @@ def leaf_of(batch: pa.RecordBatch, path: str) -> Any:
     for name in rest:
         column = pc.struct_field(plain(column), name)
     return column
+
+
+def absent_column(schema: pa.Schema, options: ReadOptions) -> AbsentField | None:
+    """The first of the columns that the options name and a table does not have."""
+    for option, field in named_fields(options):
+        if not has_field(schema, field):
+            return AbsentField(option, field, tuple(_columns_beside(schema, field)))
+    return None
+
+
+def _columns_beside(schema: pa.Schema, path: str) -> Iterator[str]:
+    """The columns, or ("meta.body") the fields of a struct that the path enters and in which it ends."""
+    prefix = ""
+    level: Any = schema
+    for name in path.split("."):
+        index = level.get_field_index(name)
+        if index < 0 or not pa.types.is_struct(kind := storage_type(level.field(index).type)):
+            break
+        level, prefix = kind, f"{prefix}{name}."
+    return (prefix + field.name for field in level)
 
 
 def columns_to_read(schema: pa.Schema, options: ReadOptions) -> tuple[list[str], str | None]:

@@ -60,7 +60,8 @@ def _inspect(inputs: Reading, name: str) -> Inspected:
         remark = f"the name says {named_codec}, the content is {codec}"
     elif named_format not in (None, format_):
         remark = f"the name says {named_format}, the content is {format_}"
-    return Inspected(InputFile(name=name, size=size, fingerprint=fingerprint, format=format_, codec=codec), remark)
+    file = InputFile(name=name, size=size, fingerprint=fingerprint, format=format_, codec=codec)
+    return Inspected(file, remark, head=text)
 
 
 def _by_name(name: str) -> tuple[Codec, Format | None]:
