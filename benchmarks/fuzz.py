@@ -28,7 +28,15 @@ import pyarrow.parquet as pq
 from backports import zstd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.support.fuzzing import check_compressed, check_jsonl, check_lines, check_parquet, check_text
+from tests.support.fuzzing import (
+    check_arrow,
+    check_compressed,
+    check_jsonl,
+    check_lines,
+    check_parquet,
+    check_text,
+)
+from tests.support.sources import arrow_bytes
 
 from tokenmill.records import Codec
 
@@ -64,6 +72,7 @@ class Fuzzer:
         self.folder = folder
         self.tried: Counter[str] = Counter()
         self.parquet = list(_parquet_files())
+        self.arrow = list(_arrow_files())
 
     def mutate(self, data: bytes) -> bytes:
         """A few bytes changed, removed, doubled or moved."""
@@ -104,6 +113,9 @@ class Fuzzer:
         elif r < 0.78:
             self.tried["text files"] += 1
             self.attempt(check_text, self.folder / "a.txt", self.mutate(b"\n".join(self.lines())))
+        elif r < 0.88:
+            self.tried["Arrow files"] += 1
+            self.attempt(check_arrow, self.folder / "a.arrow", self.mutate(self.random.choice(self.arrow)))
         else:
             self.tried["Parquet files"] += 1
             self.attempt(check_parquet, self.folder / "a.parquet", self.mutate(self.random.choice(self.parquet)))
@@ -137,6 +149,26 @@ def _parquet_files() -> Iterator[bytes]:
             pa.table({"id": [f"id {n}" for n in range(40)], "text": column}), buffer, row_group_size=10, **options
         )
         yield buffer.getvalue()
+
+
+def _arrow_files() -> Iterator[bytes]:
+    """Each format and codec with one of each kind of column that a text may come in, or not."""
+    words = [f"row {n} " + "word " * (n % 7) for n in range(20)]
+    columns: list[Any] = [
+        pa.array([None if n % 5 == 4 else w for n, w in enumerate(words)]),
+        pa.array(words, pa.large_string()),
+        pa.array(words).cast(pa.string_view()),
+        pa.DictionaryArray.from_arrays(pa.array(range(20)), pa.array(words)),
+        pa.ExtensionArray.from_storage(pa.json_(), pa.array(words)),
+        pa.RunEndEncodedArray.from_arrays(pa.array([5, 20]), pa.array(words[:2])),
+        pa.array([words[:n] for n in range(20)]),
+        pa.array(range(20), pa.timestamp("ns")),
+    ]
+    for column in columns:
+        batch = pa.RecordBatch.from_pydict({"id": [{"n": [w]} for w in words], "text": column})
+        for kind in ("file", "stream"):
+            for compression in (None, "lz4", "zstd"):
+                yield arrow_bytes([batch] * 3, kind, compression)
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ from tests.engines.conftest import (
 from tests.support import mishaps
 from tests.support.mishaps import PATIENCE_SECONDS, Gate, Hold, assert_reports_agree
 from tests.support.processes import PEAK_MEMORY, python
+from tests.support.sources import arrow_bytes
 from tests.support.stops import stop_at_units
 from tokenmill.config import ENGINES
 from tokenmill.engines.extreme import BLOCKS_PER_THREAD
@@ -55,7 +56,7 @@ def at_once(engine: str) -> int:
 
 @pytest.fixture(scope="session")
 def corpus_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every format, several units, bad records among them, ranges of a big file and of a big Parquet file."""
+    """Every format, several units, bad records among them, ranges of big files: of lines, Parquet and Arrow."""
     folder = tmp_path_factory.mktemp("corpus")
     rng = random.Random(4)
 
@@ -71,6 +72,9 @@ def corpus_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(pa.Table.from_pylist(records(250)), folder / "f.parquet", row_group_size=25)
     (folder / "g.txt").write_text("one document\n")
     (folder / "h.jsonl").write_bytes(b"")
+    for name, kind, compression in (("i.arrow", "file", "zstd"), ("j.arrow", "stream", None)):
+        batches = pa.Table.from_pylist(records(250)).to_batches(25)
+        (folder / name).write_bytes(arrow_bytes(batches, kind, compression))
     return folder
 
 

@@ -174,6 +174,22 @@ def test_a_struct_whose_child_is_too_short_costs_the_batch_and_not_the_process()
     assert (all_texts(found), rejects(found)) == ([], [(Reason.CORRUPT_FILE, 50)])
 
 
+@BOTH
+def test_a_record_batch_that_says_it_is_larger_than_the_file_is_not_asked_for(kind: str) -> None:
+    """Or there would be as many gigabytes of memory for it, or none to be had: which one depends on the machine."""
+    data = arrow_bytes(batches(), kind)
+    skipped = 8 if kind == "file" else 0
+    start, end = (skipped + place for place in places(data[skipped:])[2:4])
+    body = end - start - 8 - int.from_bytes(data[start + 4 : start + 8], "little")
+    place = data.index(struct.pack("<q", body), start)
+    found = read(data[:place] + struct.pack("<q", 1 << 44) + data[place + 8 :])
+    whole = VALUES[:20] + (VALUES[30:] if kind == "file" else [])
+    assert all_texts(found) == whole
+    (reject,) = [r for d in found for r in d.rejects]
+    assert (reject.records, reject.offset) == (10, 20)
+    assert f"of a file of {len(data):,} bytes" in reject.detail
+
+
 # unreadable is not damaged
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.read.test_arrow import VALUES, all_texts, read
 from tests.read.test_arrow_damage import FILE, STARTS, STREAM, places
 from tests.support.sources import opened
-from tokenmill.read.ipc import BatchFrame, batch_places, frame_at
+from tokenmill.read.ipc import Frame, batch_places, frame_at
 
 
 def test_a_frame_tells_the_rows_of_a_record_batch_and_where_it_ends() -> None:
@@ -22,9 +22,20 @@ def test_a_frame_tells_the_rows_of_a_record_batch_and_where_it_ends() -> None:
     assert batch_places(opened(FILE)) == [8 + start for start in STARTS[:-1]]
 
 
-@pytest.mark.parametrize("at", [0, 1, 100, len(STREAM) - 8, len(STREAM) - 3, len(STREAM), 1 << 40])
-def test_there_is_no_frame_where_there_is_no_record_batch(at: int) -> None:
+@pytest.mark.parametrize("at", [len(STREAM) - 8, len(STREAM) - 3, len(STREAM), 1 << 40])
+def test_there_is_no_frame_where_there_is_no_message(at: int) -> None:
     assert frame_at(opened(STREAM), at) is None
+
+
+def test_a_schema_has_a_frame_without_rows() -> None:
+    assert frame_at(opened(STREAM), 0) == Frame(STARTS[0])
+
+
+def test_a_frame_may_end_beyond_the_file() -> None:
+    cut_off = STREAM[: STARTS[1] - 1]
+    assert frame_at(opened(cut_off), STARTS[0]) == Frame(STARTS[1], 10)
+    metadata = int.from_bytes(STREAM[STARTS[0] + 4 : STARTS[0] + 8], "little")
+    assert frame_at(opened(STREAM[: STARTS[0] + 9]), STARTS[0]) == Frame(STARTS[0] + 8 + metadata)
 
 
 def test_there_are_no_places_without_a_footer() -> None:
@@ -37,7 +48,7 @@ def test_a_number_of_rows_that_cannot_be_counts_as_one() -> None:
     metadata = STREAM[STARTS[0] : STARTS[1]]
     for rows, counted in ((0, 1), (-1, 1), (1 << 40, 1), (11, 11)):
         changed = metadata.replace(struct.pack("<q", 10), struct.pack("<q", rows), 1)
-        assert frame_at(opened(changed), 0) == BatchFrame(counted, len(metadata))
+        assert frame_at(opened(changed), 0) == Frame(len(metadata), counted)
 
 
 def test_streams_of_old_versions_have_no_markers() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tokenmill.config import ReadOptions
-from tokenmill.read.rows import RowsBlock, halves, has_field, leaf_of, raw_values
+from tokenmill.read.rows import RowsBlock, halves, has_field, leaf_of, raise_if_unreadable, raw_values
 from tokenmill.records import Documents, Reason
 
 
@@ -133,3 +133,25 @@ def test_a_batch_that_is_too_large_is_halved_until_it_is_not() -> None:
     assert [t for p in pieces for t in p.column(0).to_pylist()] == values
     assert [p.num_rows for p in pieces] == [3, 1, 1, 2]
     assert [p.num_rows for p in halves(batch, batch.nbytes // 2 + 1)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        (OSError(5, "Input/output error"), 5),
+        (OSError("Failed to read message body, error IOError: [Errno 116] Stale file handle. Detail: …"), 116),
+        (pa.ArrowInvalid("Error reading bytes from file. Detail: [errno 13] Permission denied"), 13),
+        (OSError("LZ4 decompress failed: ERROR_decompressionFailed"), None),
+        (pa.ArrowInvalid("Expected to read 5 metadata bytes, but only read 3"), None),
+    ],
+    ids=["system", "wrapped by Python", "wrapped by Arrow", "damage", "cut off"],
+)
+def test_a_disk_that_fails_is_told_from_damaged_data_however_arrow_says_it(
+    error: Exception, number: int | None
+) -> None:
+    if number is None:
+        raise_if_unreadable(error)
+        return
+    with pytest.raises(OSError) as raised:
+        raise_if_unreadable(error)
+    assert raised.value.errno == number

@@ -16,6 +16,7 @@ from backports import zstd
 from tests.support.sources import opened, opened_file
 from tokenmill.config import ReadOptions
 from tokenmill.read import decompress
+from tokenmill.read.arrow import ArrowReader
 from tokenmill.read.block import Block
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.formats import open_reader
@@ -150,6 +151,19 @@ def check_parquet(path: Path, data: bytes) -> None:
         return
     rows = sum(max(0, footer.row_group(n).num_rows) for n in range(footer.num_row_groups))
     assert sum(d.lines for d in found) == rows
+
+
+def check_arrow(path: Path, data: bytes) -> None:
+    """Whatever it is, it is read or rejected; the same from memory, and from any block on."""
+    path.write_bytes(data)
+    with opened_file(path) as source:
+        found = _check_source(source, Format.ARROW, Codec.PLAIN)
+    assert _check_source(opened(data), Format.ARROW, Codec.PLAIN) == found
+    row = 0
+    for number, documents in enumerate(found):
+        blocks = ArrowReader(opened(data), Part(0), OPTIONS).blocks(row)
+        assert [block.parse() for block in blocks] == found[number:]
+        row += documents.lines
 
 
 def check_jsonl(path: Path, data: bytes, codec: Codec) -> None:

@@ -27,6 +27,7 @@ from tests.support import mishaps
 from tests.support.failing_inputs import BadStretch, CutOff, FailingInputs
 from tests.support.jobs import prepare
 from tests.support.mishaps import assert_reports_agree
+from tests.support.sources import arrow_bytes
 from tests.support.stops import stop_at_checkpoint
 from tokenmill.check.verify import verify
 from tokenmill.config import ENGINES
@@ -36,6 +37,7 @@ from tokenmill.storage.local import LocalSource, LocalStorage
 LINES = texts(*(f"line {n} " + "x" * 200 for n in range(2000)))
 NOISE = random.Random(1).randbytes(160_000).hex()
 BITS = [NOISE[i : i + 2000] for i in range(0, len(NOISE), 2000)]
+BATCHES = [{"text": BITS[i : i + 10]} for i in range(0, len(BITS), 10)]
 
 
 def parquet() -> bytes:
@@ -67,6 +69,8 @@ KINDS = {
     "g.txt.gz": Kind(lambda: gzip.compress("".join(BITS).encode()), BadStretch(START, END, errno.EACCES)),
     "h.parquet": Kind(parquet, None),
     "i.parquet": Kind(parquet, BadStretch(START, END)),
+    "j.arrow": Kind(lambda: arrow_bytes(BATCHES, "file"), BadStretch(START, END)),
+    "k.arrow": Kind(lambda: arrow_bytes(BATCHES, "stream"), BadStretch(START, END)),
 }
 SMALL = {
     "tokenmill.read.lines.BLOCK_BYTES": 4096,  # so that blocks, rows and chunks were made of what came before

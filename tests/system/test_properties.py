@@ -8,13 +8,23 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.compression import COMPRESS
-from tests.support.fuzzing import OPTIONS, check_compressed, check_damaged, check_lines, check_parquet, check_text
-from tests.support.sources import opened
+from tests.support.fuzzing import (
+    OPTIONS,
+    check_arrow,
+    check_compressed,
+    check_damaged,
+    check_lines,
+    check_parquet,
+    check_text,
+)
+from tests.support.sources import arrow_bytes, opened
 from tokenmill.read.jsonl import JsonlReader, LinesBlock
 from tokenmill.read.lines import BOM
 from tokenmill.read.ring import Ring
@@ -98,13 +108,32 @@ def test_any_bytes_as_a_text_file(tmp_path: Path, data: bytes) -> None:
     check_text(tmp_path / "a.txt", data)
 
 
+TEXTS = [f"row {n} " + "word " * (n % 5) for n in range(40)]
+ARROW = [
+    arrow_bytes(
+        [{"id": list(range(i, i + 10)), "text": column[i : i + 10]} for i in range(0, 40, 10)], kind, compression
+    )
+    for kind in ("file", "stream")
+    for compression in (None, "lz4", "zstd")
+    for column in (pa.array(TEXTS), pa.array(TEXTS).cast(pa.string_view()))
+]
+
+
+@settings(FEW, max_examples=200)
+@given(st.sampled_from(ARROW), st.integers(0, 100_000), st.binary(min_size=1, max_size=8))
+@example(ARROW[0], ARROW[0].index(bytes([10, 0, 0, 0, 0, 0, 0, 0])), b"\xff\xff\xff\xff\xff\xff\xff\x7f")
+def test_damaged_arrow(tmp_path: Path, whole: bytes, place: int, damage: bytes) -> None:
+    data = bytearray(whole)
+    place %= len(data)
+    data[place : place + len(damage)] = damage
+    check_arrow(tmp_path / "a.arrow", bytes(data))
+    check_arrow(tmp_path / "a.arrow", whole[:place])
+
+
 @settings(FEW, max_examples=100)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
 @example(1128, b"\xc9\xce\x75")  # pyarrow's metadata of a column would end the process
 def test_damaged_parquet(tmp_path: Path, place: int, damage: bytes) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     buffer = io.BytesIO()
     pq.write_table(pa.table({"text": [f"row {n}" for n in range(50)]}), buffer, row_group_size=10)
     data = bytearray(buffer.getvalue())

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tokenmill.config import ReadOptions
 from tokenmill.read.block import Block
-from tokenmill.read.ipc import MAGIC, STREAM_START, batch_places, frame_at
+from tokenmill.read.ipc import MAGIC, STREAM_START, Frame, batch_places, frame_at
 from tokenmill.read.rows import (
     BATCH_BYTES,
     DAMAGE,
@@ -124,15 +124,17 @@ class ArrowReader:
         """The record batches of a file that has its footer: one that is damaged leaves the others alone."""
         count = reader.num_record_batches
         consumed = self._source.stat.size // max(1, count)
+        places = batch_places(self._source)
         for number in range(self._part.start, count if self._part.end is None else self._part.end):
+            frame = frame_at(self._source, places[number]) if number < len(places) else None
+            found: _Found
             try:
-                found: _Found = _Batch(reader.get_batch(number), consumed)
+                self._check_end(frame)
+                found = _Batch(reader.get_batch(number), consumed)
             except DAMAGE as error:
                 raise_if_unreadable(error)
-                places = batch_places(self._source)
-                frame = frame_at(self._source, places[number]) if number < len(places) else None
                 detail = f"record batch {number} cannot be read: {error}"
-                found = _Damage(detail, rows=frame.rows if frame else 1, consumed=consumed)
+                found = _Damage(detail, rows=_rows(frame), consumed=consumed)
             yield found
 
     def _streams(self, opened: pa.NativeFile) -> Iterator[_Found]:
@@ -145,18 +147,22 @@ class ArrowReader:
 
     def _stream(self, opened: pa.NativeFile, start: int) -> Generator[_Found, None, int | None]:
         """The record batches of a stream; where it ends, or None where it breaks off and nothing more can be read."""
+        frame = frame_at(self._source, start)
         try:
+            self._check_end(frame)
             opened.seek(start)
             schema = pa.ipc.open_stream(opened).schema
             opened.seek(start)
             reader = pa.ipc.open_stream(opened, options=self._only(schema))
         except DAMAGE as error:
             raise_if_unreadable(error)
-            yield _Damage(f"no Arrow stream begins at byte {start}: {error}", self._reason(opened))
+            yield _Damage(f"no Arrow stream begins at byte {start}: {error}", self._reason(opened, frame))
             return None
         place = opened.tell()
         while True:
+            frame = self._batch_frame(place)
             try:
+                self._check_end(frame)
                 found: _Found = _Batch(reader.read_next_batch(), opened.tell() - place)
             except StopIteration:
                 if opened.tell() > place:
@@ -165,22 +171,34 @@ class ArrowReader:
                 return None
             except DAMAGE as error:
                 raise_if_unreadable(error)
-                frame, end = frame_at(self._source, place), opened.tell()
-                detail = f"the record batch at byte {place} cannot be read: {error}"
+                detail, end = f"the record batch at byte {place} cannot be read: {error}", opened.tell()
                 if frame is None or frame.end != end:
-                    yield _Damage(detail, self._reason(opened), frame.rows if frame else 1)
+                    yield _Damage(detail, self._reason(opened, frame), _rows(frame))
                     return None
-                found = _Damage(detail, rows=frame.rows, consumed=end - place)
+                found = _Damage(detail, rows=_rows(frame), consumed=end - place)
             yield found
             place = opened.tell()
+
+    def _batch_frame(self, place: int) -> Frame | None:
+        """The frame of the next record batch, behind the dictionaries it may need; or of one that is too long."""
+        frame = frame_at(self._source, place)
+        while frame is not None and frame.rows is None and frame.end <= self._source.stat.size:
+            frame = frame_at(self._source, frame.end)
+        return frame
+
+    def _check_end(self, frame: Frame | None) -> None:
+        size = self._source.stat.size
+        if frame is not None and frame.end > size:
+            raise ValueError(f"it would end at byte {frame.end:,} of a file of {size:,} bytes")
 
     def _ends_whole(self, opened: pa.NativeFile) -> bool:
         opened.seek(max(0, self._source.stat.size - len(MAGIC)))
         return bytes(opened.read()) == MAGIC
 
-    def _reason(self, opened: pa.NativeFile) -> Reason:
-        """Arrow read to the end of the file, and wanted more; or it did not."""
-        return Reason.TRUNCATED_FILE if opened.tell() >= self._source.stat.size else Reason.CORRUPT_FILE
+    def _reason(self, opened: pa.NativeFile, frame: Frame | None) -> Reason:
+        """Whether the file should go on where it ends."""
+        is_cut = opened.tell() >= self._source.stat.size or (frame and frame.end > self._source.stat.size)
+        return Reason.TRUNCATED_FILE if is_cut else Reason.CORRUPT_FILE
 
     def _only(self, schema: pa.Schema) -> pa.ipc.IpcReadOptions:
         """Read, and decompress, no other columns than those of the text and the id."""
@@ -188,6 +206,11 @@ class ArrowReader:
         names = schema.names
         fields = {names.index(c if c in names else c.split(".")[0]) for c in columns}
         return pa.ipc.IpcReadOptions(use_threads=False, included_fields=sorted(fields))
+
+
+def _rows(frame: Frame | None) -> int:
+    """How many rows are lost with a record batch; where nobody knows, one."""
+    return 1 if frame is None or frame.rows is None else frame.rows
 
 
 def _cut(column: Any, start: int) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""The frames of an Arrow file, as far as pyarrow keeps them to itself: where a record batch lies, how many rows it has.
+"""The frames of Arrow messages, as far as pyarrow keeps them to itself: where each ends, how many rows it declares.
 
-Only damage needs them. A record batch that cannot be read says in its frame how many rows are lost, and where the next
-one begins.
+pyarrow reads as much as a frame says, a terabyte if need be, so it is asked only for what the file has. And of a record
+batch that cannot be read, the frame says how many rows are lost, and where the next one begins.
 
     stream   [ffffffff, size, metadata, body]… [ffffffff, 0]      metadata: a FlatBuffer, which knows the body's size
     file     ARROW1.. stream footer size ARROW1                   footer: a FlatBuffer, which knows where batches lie
@@ -25,30 +25,35 @@ _BLOCK = struct.Struct("<qi4xq")
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFrame:
-    """What a record batch says of itself: how many rows it has, and where it ends, which may be beyond the file."""
+class Frame:
+    """What a message says of itself: where it ends, which may be beyond the file, and of a record batch, its rows."""
 
-    rows: int
     end: int
+    rows: int | None = None
 
 
-def frame_at(source: Source, position: int) -> BatchFrame | None:
-    """The frame of the record batch at this place; None if there is none that makes sense."""
+def frame_at(source: Source, position: int) -> Frame | None:
+    """The frame of the message at this place; None where the stream ends, or if it makes no sense."""
     came_from = source.tell()
     try:
-        start, data = _metadata(source, position)
+        start, size = _metadata(source, position)
+        if start + size > source.stat.size:
+            return Frame(start + size)
+        data = source.read(min(size, MAX_METADATA_BYTES))
         message = _Table(data, _unsigned(data, 0))
+        body = message.number(3, "<q")
+        end = start + size + max(0, body)
         if message.number(1, "<B") != _RECORD_BATCH:
-            return None
-        batch, body = message.table(2), message.number(3, "<q")
-        rows = batch.number(0, "<q")
+            return Frame(end)
+        batch = message.table(2)
+        rows, is_compressed = batch.number(0, "<q"), batch.has(3)
     except (struct.error, ValueError):
         return None
     finally:
         source.seek(came_from)
     # A row takes a byte or more, which may be compressed: a damaged number must not stand for a billion lost records.
-    most = body * (MAX_COMPRESSION if batch.has(3) else 1)
-    return BatchFrame(rows if 0 < rows <= most else 1, start + len(data) + body)
+    most = body * (MAX_COMPRESSION if is_compressed else 1)
+    return Frame(end, rows if 0 < rows <= most else 1)
 
 
 def batch_places(source: Source) -> list[int]:
@@ -69,17 +74,17 @@ def batch_places(source: Source) -> list[int]:
         source.seek(came_from)
 
 
-def _metadata(source: Source, position: int) -> tuple[int, bytes]:
-    """Where the metadata of a message begin, and what they are."""
+def _metadata(source: Source, position: int) -> tuple[int, int]:
+    """Where the metadata of a message begin, which is where the source is left, and their size."""
     source.seek(position)
     prefix = source.read(8)
     # Before version 0.15 there was no marker in front of the size.
-    start, length = (8, prefix[4:]) if prefix.startswith(MARKER) else (4, prefix[:4])
-    (size,) = struct.unpack("<I", length)
-    if size > MAX_METADATA_BYTES:
-        raise ValueError(f"{size:,} bytes of metadata")
+    start, field = (8, prefix[4:]) if prefix.startswith(MARKER) else (4, prefix[:4])
+    (size,) = struct.unpack("<I", field)
+    if not size:
+        raise ValueError("the end of a stream")
     source.seek(position + start)
-    return position + start, source.read(size)
+    return position + start, size
 
 
 def _unsigned(data: bytes, place: int) -> int:

@@ -6,6 +6,8 @@ types that store them (the JSON of Parquet).
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ BATCH_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
 MAX_BATCH_ROWS = 1024  # no mutant: only speed and memory depend on it
 NAMED_COLUMNS = 12
 TYPE_CHARACTERS = 80
+
+_ERROR_NUMBER = re.compile(r"\[errno (\d{1,4})\]", re.IGNORECASE)
 
 DAMAGE = (pa.ArrowException, OSError, ValueError)
 """What pyarrow raises for damaged data, and for a file that cannot be read: see `raise_if_unreadable`."""
@@ -113,9 +117,15 @@ def broken_rows(
 
 
 def raise_if_unreadable(error: Exception) -> None:
-    """Arrow reports corrupt data as OSError too; only a failed system call has an error number."""
+    """Arrow reports corrupt data as OSError too; only a failed system call has an error number.
+
+    Where Arrow wraps one error in another, the number is in the text alone: "[errno 5] Input/output error".
+    """
     if isinstance(error, OSError) and error.errno is not None:
         raise error
+    if found := _ERROR_NUMBER.search(str(error)):
+        number = int(found[1])
+        raise OSError(number, os.strerror(number)) from error
 
 
 # values
