@@ -217,6 +217,7 @@ def test_a_block_of_good_lines_takes_the_fast_path_and_one_bad_line_the_other() 
     st.lists(st.integers(0, 400), max_size=8),
     st.integers(5, 70),
 )
+@example([b"\xef\xbb\xbf"], [], 5)
 def test_how_the_bytes_arrive_never_shows(lines: list[bytes], cuts: list[int], limit: int) -> None:
     """A resumed run reads other pieces than the first: documents, lines and rejects must be the same."""
     data = b"\n".join(lines)

@@ -129,7 +129,23 @@ def cut_lines(
     ring: Ring | None = None,
 ) -> Iterator[Lines | Break]:
     """Cut pieces of bytes into blocks of whole lines; a line over the limit becomes a reject without being held."""
-    return _LineCutter(offset, limit, consumed, ring).run(source)
+    return _LineCutter(offset, limit, consumed, ring).run(_begin_whole(source))
+
+
+def _begin_whole(source: Iterable[bytes]) -> Iterator[bytes]:
+    """The same pieces, the first of them long enough to tell a mark; a member of gzip may hold a single byte."""
+    pieces = iter(source)
+    held = b""
+    try:
+        while len(held) < len(BOM) and (piece := next(pieces, b"")):
+            held += piece
+    except BrokenStreamError:
+        if held:
+            yield held
+        raise
+    if held:
+        yield held
+    yield from pieces
 
 
 class _LineCutter:
