@@ -28,7 +28,7 @@ COMMON: dict[str, Any] = {
     "max_rejects": "100%",
 }
 # Cut small, so that a file becomes several units. Elsewhere all files are one unit.
-SMALL_UNITS = {"units", "missing"}
+SMALL_UNITS = {"units", "missing", "arrow"}
 JOBS: dict[str, dict[str, Any]] = {
     "plain": {"id_field": "id", "sequences_per_chunk": 24},
     "framed": {"bos_token": "<|bos|>", "tail": "drop", "id_field": "id"},
@@ -39,7 +39,10 @@ JOBS: dict[str, dict[str, Any]] = {
     "units": {"id_field": "id", "bos_token": "<|bos|>", "sequences_per_chunk": 50},
     "missing": {"seq_len": 5},
     "neox": {"tokenizer": "gpt-neox-20b", "seq_len": 32},
+    "arrow": {"id_field": "id", "sequences_per_chunk": 300},
 }
+# Those of their own corpus: a file more in the common one would change the output of every job.
+CORPORA = {"arrow": "corpus-arrow"}
 
 
 def wide_tokenizer_json() -> dict[str, Any]:
@@ -65,9 +68,10 @@ def one_unit() -> Iterator[None]:
 
 def run_job(name: str, folder: Path, engine: str = "streaming") -> Path:
     """Run a job over a copy of the corpus below this folder; where its output is."""
-    inputs, output = folder / "corpus", folder / f"{name}-{engine}"
+    corpus = CORPORA.get(name, "corpus")
+    inputs, output = folder / corpus, folder / f"{name}-{engine}"
     if not inputs.exists():
-        shutil.copytree(FOLDER / "corpus", inputs)
+        shutil.copytree(FOLDER / corpus, inputs)
     options = COMMON | JOBS[name]
     if name == "missing":
         (inputs / "12-missing.jsonl").symlink_to(folder / "nowhere")

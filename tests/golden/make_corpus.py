@@ -131,7 +131,55 @@ def many() -> tuple[bytes, list[str]]:
     return lines(*records), values
 
 
+def arrow(values: list[Any], kind: Any, *, is_file: bool, compression: Any = None) -> bytes:
+    """Record batches of 20 rows each."""
+    ids = [f"id of {n}" for n in range(len(values))]
+    column: Any = pa.array(values, pa.binary()).view(pa.string()).cast(kind, safe=False)
+    batches = pa.table({"n": range(len(values)), "id": ids, "text": column}).to_batches(20)
+    buffer = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (pa.ipc.new_file if is_file else pa.ipc.new_stream)(buffer, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return buffer.getvalue()
+
+
+def arrow_files() -> dict[str, tuple[bytes, list[str]]]:
+    """Both formats of Arrow, a saved dataset with its notes, every layout of text, bad rows, a file of many units."""
+    rng = random.Random(3)
+    values = ["".join(rng.choices("abcde fghij\nü", k=rng.randrange(1, 160))) for _ in range(90)]
+    good = [v.encode() for v in values]
+    bad: list[bytes | None] = [
+        *good[:30],
+        None,
+        b"",
+        b"\xff\xfe",
+        b"x" * (TOO_LARGE + 1),
+        b"<|endoftext|>",
+        *good[30:40],
+    ]
+    kept = [*values[:30], "<|endoftext|>", *values[30:40]]
+    views, words = pa.string_view(), pa.dictionary(pa.int8(), pa.string())
+    return {
+        "01-file.arrow": (arrow(good, pa.large_string(), is_file=True, compression="lz4"), values),
+        "02-views.arrow": (arrow(good[:25], views, is_file=True, compression="zstd"), values[:25]),
+        "03-words.arrow": (arrow(good[:3] * 10, words, is_file=False), values[:3] * 10),
+        "saved/data-00000-of-00002.arrow": (arrow(bad, pa.string(), is_file=False), kept),
+        "saved/data-00001-of-00002.arrow": (arrow(good[40:], pa.string(), is_file=False), values[40:]),
+        "saved/dataset_info.json": (b'{\n  "features": {}\n}', []),
+        "saved/state.json": (b'{\n  "_data_files": []\n}', []),
+    }
+
+
+def write_arrow() -> None:
+    for name, (data, _) in arrow_files().items():
+        path = FOLDER / "corpus-arrow" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
 def main() -> None:
+    write_arrow()
     files: dict[str, tuple[bytes, list[str]]] = {
         "01-every-reason.jsonl": every_reason(),
         "02-members.jsonl.gz": gunzip_members(),

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 import tokenmill
 from tests.conftest import EOS, PAD
 from tests.golden.jobs import FOLDER, JOBS, OUTPUT, digests, recorded, run_job
+from tests.golden.make_corpus import arrow_files
 from tokenmill.check.verify import verify
 from tokenmill.cli import main
 from tokenmill.config import ENGINES
@@ -76,6 +77,18 @@ def kept() -> list[str]:
 def test_the_rows_are_what_a_ten_line_packer_makes_of_the_texts(tmp_path: Path) -> None:
     documents = [list(text.encode()) for text in kept()]
     assert rows_of(run_job("plain", tmp_path)) == packed(documents, 16, EOS, PAD)
+
+
+def test_the_rows_of_arrow_are_what_a_ten_line_packer_makes_of_the_texts(tmp_path: Path) -> None:
+    output = run_job("arrow", tmp_path)
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert {i["format"] for i in manifest["inputs"]} == {"arrow"}
+    texts = {name: kept for name, (_, kept) in arrow_files().items()}
+    units = [sorted({manifest["inputs"][p["file"]]["name"] for p in u["parts"]}) for u in manifest["units"]]
+    assert len(units) > len({name for names in units for name in names}) > 3  # a file of several units
+    assert [bytes(d.tokens[:-1].tolist()).decode() for d in tokenmill.open(output).documents()] == [
+        text for name in sorted(texts) for text in texts[name]
+    ]
 
 
 def test_the_rows_are_what_hugging_face_tokenizers_make_of_the_texts(tmp_path: Path) -> None:
