@@ -50,6 +50,13 @@ def test_a_job_that_is_continued_is_refused_like_a_new_one(inputs: Path, run: Ru
     assert documents(tmp_path / "out") == [v.encode() for v in VALUES]
 
 
+@pytest.mark.parametrize("name", WRONG)
+def test_a_field_of_3000_dots_is_not_there_and_nothing_worse(inputs: Path, run: Run, name: str) -> None:
+    (inputs / name).write_bytes(WRONG[name])
+    with pytest.raises(ConfigError, match=r"^text_field: .* body"):
+        run(text_field=".".join("x" * 3000))
+
+
 def test_a_file_that_begins_with_broken_lines_is_read(inputs: Path, run: Run, tmp_path: Path) -> None:
     (inputs / "a.jsonl").write_bytes((b"broken " * 1500 + b"\n") * 200 + texts("good"))
     run()

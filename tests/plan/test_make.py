@@ -201,11 +201,11 @@ def test_a_table_without_the_column_refuses_the_job_and_names_its_columns(inputs
     (inputs / "a.parquet").write_bytes(parquet_file(["a"]))
     (inputs / "b.arrow").write_bytes(arrow_bytes([{"body": ["a"], "n": [1]}], kind))
     assert refused(inputs) == (
-        f"text_field: there is no column 'text' in {inputs}/b.arrow, which has: body, n. Choose one of these, or leave "
-        "the file out of the inputs"
+        f"text_field: there is no column 'text' in {inputs}/b.arrow. The columns are: body, n. Choose one of these, or "
+        "leave the file out of the inputs"
     )
     assert refused(inputs, text_field="body").startswith(
-        f"text_field: there is no column 'body' in {inputs}/a.parquet, which has: text. "
+        f"text_field: there is no column 'body' in {inputs}/a.parquet. The columns are: text. "
     )
     assert refused(inputs, id_field="id").startswith(f"id_field: there is no column 'id' in {inputs}/a.parquet")
 
@@ -214,18 +214,20 @@ def test_lines_without_the_field_refuse_the_job_and_name_their_fields(inputs: Pa
     (inputs / "a.jsonl").write_bytes(LINE)
     (inputs / "b.jsonl").write_bytes(jsonl({"body": "a", "n": 1}))
     assert refused(inputs) == (
-        f"text_field: no record at the beginning of {inputs}/b.jsonl has the field 'text'; the fields there: body, n. "
+        f"text_field: no record at the beginning of {inputs}/b.jsonl has the field 'text'. The fields are: body, n. "
         "Choose one of these, or leave the file out of the inputs"
     )
     assert refused(inputs, id_field="n").startswith(f"id_field: no record at the beginning of {inputs}/a.jsonl ")
     (inputs / "b.jsonl").write_bytes(b"{}\n")
-    assert "the fields there: none. " in refused(inputs)
+    assert refused(inputs).endswith(
+        " has the field 'text'. There are no fields at all: leave the file out of the inputs"
+    )
 
 
 def test_only_the_first_few_of_many_fields_are_named_and_none_can_play_tricks_on_a_terminal(inputs: Path) -> None:
     (inputs / "a.jsonl").write_bytes(jsonl({"\x1b[2J": 1} | {f"f{n}": n for n in range(30)}))
     said = refused(inputs)
-    assert "there: \\x1b[2J, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 19 more. " in said
+    assert "are: \\x1b[2J, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 19 more. " in said
 
 
 def test_files_that_begin_with_broken_lines_refuse_nothing(inputs: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import struct
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,22 @@ def test_a_file_with_a_damaged_footer_gives_everything_and_says_so() -> None:
     found = read(bytes(data))
     assert all_texts(found) == VALUES
     assert rejects(found) == [(Reason.CORRUPT_FILE, 1)]
-    assert "every record batch was" in found[-1].rejects[0].detail
+    assert "The record batches before it were read" in found[-1].rejects[0].detail
+
+
+def test_a_file_behind_another_is_not_lost_without_a_word() -> None:
+    """The footer is that of the second, and what it says is true of the first."""
+    for data in (FILE + FILE, FILE + STREAM, STREAM + FILE):
+        found = read(data)
+        assert all_texts(found) == VALUES
+        assert [records for _, records in rejects(found)] == [1]
+    (first, second) = read(FILE + FILE, Part(0, 0, 3)), read(FILE + FILE, Part(0, 3, 5))
+    assert (rejects(first), rejects(second)) == ([], [(Reason.CORRUPT_FILE, 1)])
+
+
+@pytest.mark.parametrize("data", [b"\0" * 500, b"FEA1" + b"\0" * 99, gzip.compress(STREAM), b"some text, or other"])
+def test_what_is_not_arrow_at_all_is_not_called_cut_off(data: bytes) -> None:
+    assert rejects(read(data)) == [(Reason.CORRUPT_FILE, 1)]
 
 
 # one stream behind another
@@ -187,7 +203,7 @@ def test_a_record_batch_that_says_it_is_larger_than_the_file_is_not_asked_for(ki
     assert all_texts(found) == whole
     (reject,) = [r for d in found for r in d.rejects]
     assert (reject.records, reject.offset) == (10, 20)
-    assert f"of a file of {len(data):,} bytes" in reject.detail
+    assert f"of a file of {len(data)} bytes" in reject.detail
 
 
 # unreadable is not damaged

@@ -10,7 +10,7 @@ import pytest
 from tests.read.test_arrow import VALUES, all_texts, read
 from tests.read.test_arrow_damage import FILE, STARTS, STREAM, places
 from tests.support.sources import opened
-from tokenmill.read.ipc import Frame, batch_places, frame_at
+from tokenmill.read.ipc import Footer, Frame, footer_of, frame_at
 
 
 def test_a_frame_tells_the_rows_of_a_record_batch_and_where_it_ends() -> None:
@@ -19,7 +19,7 @@ def test_a_frame_tells_the_rows_of_a_record_batch_and_where_it_ends() -> None:
     frames = [frame_at(source, start) for start in STARTS[:-1]]
     assert [(f.rows, f.end) for f in frames if f] == [(10, end) for end in STARTS[1:]]
     assert source.tell() == 17
-    assert batch_places(opened(FILE)) == [8 + start for start in STARTS[:-1]]
+    assert footer_of(opened(FILE)) == Footer(tuple(8 + start for start in STARTS[:-1]), 8)
 
 
 @pytest.mark.parametrize("at", [len(STREAM) - 8, len(STREAM) - 3, len(STREAM), 1 << 40])
@@ -38,10 +38,21 @@ def test_a_frame_may_end_beyond_the_file() -> None:
     assert frame_at(opened(STREAM[: STARTS[0] + 9]), STARTS[0]) == Frame(STARTS[0] + 8 + metadata)
 
 
-def test_there_are_no_places_without_a_footer() -> None:
+def test_a_file_that_is_cut_off_has_no_footer() -> None:
     for size in (0, 1, 9, 20, len(FILE) - 1):
-        assert batch_places(opened(FILE[:size])) == []
-    assert batch_places(opened(STREAM)) == []
+        assert footer_of(opened(FILE[:size])) is None
+    assert footer_of(opened(STREAM)) is None
+
+
+def test_what_lies_before_a_footer_and_is_not_its_own_is_a_gap() -> None:
+    empty = pa.RecordBatch.from_pydict({"text": VALUES}).slice(0, 0)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, empty.schema):
+        pass
+    assert footer_of(opened(sink.getvalue().to_pybytes())) == Footer((), 0)
+    found = footer_of(opened(FILE + FILE))
+    assert found is not None
+    assert found.gap == len(FILE) + 8
 
 
 def test_a_number_of_rows_that_cannot_be_counts_as_one() -> None:

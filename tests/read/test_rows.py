@@ -109,6 +109,13 @@ def test_the_name_of_a_long_type_is_cut_off() -> None:
     assert len(reject.detail) < 120
 
 
+def test_a_field_of_a_struct_may_have_a_namesake() -> None:
+    column = pa.StructArray.from_arrays([pa.array([{"x": "a"}]), pa.array(["b"])], ["body", "body"])
+    batch = pa.RecordBatch.from_arrays([column], ["doc"])
+    assert has_field(batch.schema, "doc.body.x")
+    assert leaf_of(batch, "doc.body.x").to_pylist() == ["a"]
+
+
 def test_a_field_inside_a_struct_of_an_extension_type_is_found() -> None:
     kind = pa.opaque(pa.struct([("body", pa.string())]), "record", "somebody")
     column = wrapped(kind, pa.array([{"body": "a"}, {"body": None}, None], kind.storage_type))

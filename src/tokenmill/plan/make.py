@@ -100,15 +100,19 @@ def _inspect(inputs: Reading, corpus: Inspector, name: str, explicit: bool) -> I
 
 
 def _wrong_field(where: str, file: InputFile, absent: AbsentField) -> ConfigError:
-    known = ", ".join(map(printable, absent.known[:FIELDS_IN_MESSAGE])) or "none"
+    known = ", ".join(map(printable, absent.known[:FIELDS_IN_MESSAGE]))
     if (more := len(absent.known) - FIELDS_IN_MESSAGE) > 0:
         known += f" and {more:,} more"
     field = repr(absent.field)
     if file.format.has_rows:
-        what = f"there is no column {field} in {where}, which has: {known}"
+        what, noun = f"there is no column {field} in {where}", "columns"
     else:
-        what = f"no record at the beginning of {where} has the field {field}; the fields there: {known}"
-    return ConfigError(f"{what}. Choose one of these, or leave the file out of the inputs", absent.option)
+        what, noun = f"no record at the beginning of {where} has the field {field}", "fields"
+    if known:
+        advice = f"The {noun} are: {known}. Choose one of these, or leave the file out of the inputs"
+    else:
+        advice = f"There are no {noun} at all: leave the file out of the inputs"
+    return ConfigError(f"{what}. {advice}", absent.option)
 
 
 def _nothing_found(arguments: Iterable[str], skipped: Skipped) -> InputError:

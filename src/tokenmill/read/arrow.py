@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tokenmill.config import ReadOptions
 from tokenmill.read.block import Block
-from tokenmill.read.ipc import MAGIC, STREAM_START, Frame, batch_places, frame_at
+from tokenmill.read.ipc import MAGIC, MARKER, STREAM_START, Footer, Frame, footer_of, frame_at
 from tokenmill.read.rows import (
     BATCH_BYTES,
     DAMAGE,
@@ -34,6 +34,8 @@ from tokenmill.read.rows import (
 )
 from tokenmill.records import Part, Reason
 from tokenmill.storage.base import Reading, Source
+
+MAX_GAP_BYTES = 64  # the end marker of the stream, and padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class ArrowReader:
             raise_if_unreadable(error)
             # The file is a stream with a footer behind it, so nothing is lost with the footer.
             if (yield from self._stream(opened, STREAM_START)) is not None:
-                detail = f"the footer cannot be read, but every record batch was: {error}"
+                detail = f"the footer cannot be read: {error}. The record batches before it were read"
                 yield _Damage(detail, Reason.CORRUPT_FILE if self._ends_whole(opened) else Reason.TRUNCATED_FILE)
             return
         yield from self._indexed(reader)
@@ -124,9 +126,10 @@ class ArrowReader:
         """The record batches of a file that has its footer: one that is damaged leaves the others alone."""
         count = reader.num_record_batches
         consumed = self._source.stat.size // max(1, count)
-        places = batch_places(self._source)
-        for number in range(self._part.start, count if self._part.end is None else self._part.end):
-            frame = frame_at(self._source, places[number]) if number < len(places) else None
+        footer = footer_of(self._source) or Footer((), 0)
+        end = count if self._part.end is None else self._part.end
+        for number in range(self._part.start, end):
+            frame = frame_at(self._source, footer.batches[number]) if number < len(footer.batches) else None
             found: _Found
             try:
                 self._check_end(frame)
@@ -136,6 +139,8 @@ class ArrowReader:
                 detail = f"record batch {number} cannot be read: {error}"
                 found = _Damage(detail, rows=_rows(frame), consumed=consumed)
             yield found
+        if end == count and footer.gap > MAX_GAP_BYTES:  # two files, one behind the other, have a footer of one
+            yield _Damage(f"{footer.gap} bytes before the footer belong to none of its record batches")
 
     def _streams(self, opened: pa.NativeFile) -> Iterator[_Found]:
         """One stream, and those that somebody put behind it."""
@@ -156,7 +161,10 @@ class ArrowReader:
             reader = pa.ipc.open_stream(opened, options=self._only(schema))
         except DAMAGE as error:
             raise_if_unreadable(error)
-            yield _Damage(f"no Arrow stream begins at byte {start}: {error}", self._reason(opened, frame))
+            reason = self._reason(opened, frame)  # before the source is read, which may be what is opened
+            if not self._begins(start):
+                reason = Reason.CORRUPT_FILE
+            yield _Damage(f"no Arrow stream begins at byte {start}: {error}", reason)
             return None
         place = opened.tell()
         while True:
@@ -189,7 +197,13 @@ class ArrowReader:
     def _check_end(self, frame: Frame | None) -> None:
         size = self._source.stat.size
         if frame is not None and frame.end > size:
-            raise ValueError(f"it would end at byte {frame.end:,} of a file of {size:,} bytes")
+            raise ValueError(f"it would end at byte {frame.end} of a file of {size} bytes")
+
+    def _begins(self, start: int) -> bool:
+        """Whether it looks as if a stream, or a file, was to begin here."""
+        self._source.seek(start)
+        begin = self._source.read(len(MARKER))
+        return MARKER.startswith(begin) or MAGIC.startswith(begin)
 
     def _ends_whole(self, opened: pa.NativeFile) -> bool:
         opened.seek(max(0, self._source.stat.size - len(MAGIC)))

@@ -89,16 +89,16 @@ def absent_field(inputs: Reading, file: InputFile, head: bytes, options: ReadOpt
 
 
 def _absent_from_lines(inputs: Reading, file: InputFile, head: bytes, options: ReadOptions) -> AbsentField | None:
-    from tokenmill.read.jsonl import JsonlReader, LinesBlock
-    from tokenmill.read.lines import BOM
+    from tokenmill.read.decompress import pieces
+    from tokenmill.read.lines import BOM, Lines, cut_lines
 
     if not file.size or have_fields(records_of(head.removeprefix(BOM).split(b"\n")), options):
         return None
     with inputs.open(file.name) as source:
-        block = next(JsonlReader(source, file.codec, Part(0), options).blocks(None), None)
-        if not isinstance(block, LinesBlock):
+        block = next(cut_lines(pieces(source, file.codec), 0, options.max_document_bytes), None)
+        if not isinstance(block, Lines):
             return None
-        return absent_from_records(list(records_of(bytes(block.lines.data).split(b"\n"))), options)
+        return absent_from_records(list(records_of(bytes(block.data).split(b"\n"))), options)
 
 
 def _absent_column(inputs: Reading, file: InputFile, options: ReadOptions) -> AbsentField | None:

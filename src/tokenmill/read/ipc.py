@@ -56,8 +56,19 @@ def frame_at(source: Source, position: int) -> Frame | None:
     return Frame(end, rows if 0 < rows <= most else 1)
 
 
-def batch_places(source: Source) -> list[int]:
-    """Where the record batches of a file lie, by its footer; none if that makes no sense."""
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the footer of a file says: where the record batches lie; and where the last of all messages ends.
+
+    `gap` is how much lies between that and the footer: the end marker, or what somebody put there.
+    """
+
+    batches: tuple[int, ...]
+    gap: int
+
+
+def footer_of(source: Source) -> Footer | None:
+    """The footer of a file; None if it makes no sense."""
     came_from = source.tell()
     try:
         size = source.stat.size
@@ -67,11 +78,13 @@ def batch_places(source: Source) -> list[int]:
         source.seek(max(0, start))
         data = source.read(length)
         footer = _Table(data, _unsigned(data, 0))
-        return [_BLOCK.unpack_from(data, place)[0] for place in footer.vector(3, _BLOCK.size)]
+        others, batches = ([_BLOCK.unpack_from(data, p) for p in footer.vector(n, _BLOCK.size)] for n in (2, 3))
     except (struct.error, ValueError):
-        return []
+        return None
     finally:
         source.seek(came_from)
+    last = max((sum(block) for block in (*others, *batches)), default=start)
+    return Footer(tuple(block[0] for block in batches), start - last)
 
 
 def _metadata(source: Source, position: int) -> tuple[int, int]:
@@ -126,7 +139,9 @@ class _Table:
         return _Table(self._data, self._follow(field))
 
     def vector(self, field: int, size: int) -> range:
-        """Where the elements of a vector lie, each of so many bytes."""
+        """Where the elements of a vector lie, each of so many bytes; one that is absent has none."""
+        if not self.has(field):
+            return range(0)
         place = self._follow(field)
         count = _unsigned(self._data, place)
         return range(place + 4, min(place + 4 + count * size, len(self._data)), size)

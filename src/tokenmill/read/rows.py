@@ -234,20 +234,26 @@ def has_field(schema: pa.Schema, path: str) -> bool:
     kind = schema.field(schema.names.index(first)).type
     for name in rest:
         kind = storage_type(kind)
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+        if not pa.types.is_struct(kind) or (index := _index(kind, name)) is None:
             return False
-        kind = kind.field(name).type
+        kind = kind.field(index).type
     return True
+
+
+def _index(kind: Any, name: str) -> int | None:
+    """Which column or field has this name: the first, for a name may stand twice."""
+    return next(iter(kind.get_all_field_indices(name)), None)
 
 
 def leaf_of(batch: pa.RecordBatch, path: str) -> Any:
     names = batch.schema.names
     if path in names:
-        return batch.column(names.index(path))  # by number: a name may stand twice
+        return batch.column(names.index(path))
     first, *rest = path.split(".")
     column: Any = batch.column(names.index(first))
     for name in rest:
-        column = pc.struct_field(plain(column), name)
+        column = plain(column)
+        column = pc.struct_field(column, _index(column.type, name))
     return column
 
 
@@ -264,8 +270,8 @@ def _columns_beside(schema: pa.Schema, path: str) -> Iterator[str]:
     prefix = ""
     level: Any = schema
     for name in path.split("."):
-        index = level.get_field_index(name)
-        if index < 0 or not pa.types.is_struct(kind := storage_type(level.field(index).type)):
+        index = _index(level, name)
+        if index is None or not pa.types.is_struct(kind := storage_type(level.field(index).type)):
             break
         level, prefix = kind, f"{prefix}{name}."
     return (prefix + field.name for field in level)
