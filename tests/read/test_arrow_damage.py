@@ -206,6 +206,22 @@ def test_a_record_batch_that_says_it_is_larger_than_the_file_is_not_asked_for(ki
     assert f"of a file of {len(data)} bytes" in reject.detail
 
 
+def test_a_footer_may_point_anywhere() -> None:
+    place = struct.pack("<q", 8 + STARTS[2])
+    assert FILE.count(place) == 1
+    for wrong in (-1, -(1 << 62), 0, 3, len(FILE), 1 << 62):
+        found = read(FILE.replace(place, struct.pack("<q", wrong)))
+        assert all_texts(found) == VALUES[:20] + VALUES[30:]
+        assert [reason for reason, _ in rejects(found)] == [Reason.CORRUPT_FILE]
+
+
+def test_views_may_have_an_odd_number_of_bytes() -> None:
+    data = arrow_bytes([{"text": pa.array(VALUES[:4]).cast(pa.string_view())}])
+    buffer = struct.pack("<qq", 0, 4 * 16)
+    assert data.count(buffer) == 1
+    assert all_texts(read(data.replace(buffer, struct.pack("<qq", 0, 4 * 16 + 3)))) == VALUES[:4]
+
+
 # unreadable is not damaged
 
 

@@ -22,7 +22,7 @@ def test_a_frame_tells_the_rows_of_a_record_batch_and_where_it_ends() -> None:
     assert footer_of(opened(FILE)) == Footer(tuple(8 + start for start in STARTS[:-1]), 8)
 
 
-@pytest.mark.parametrize("at", [len(STREAM) - 8, len(STREAM) - 3, len(STREAM), 1 << 40])
+@pytest.mark.parametrize("at", [-8, len(STREAM) - 8, len(STREAM) - 3, len(STREAM), 1 << 40])
 def test_there_is_no_frame_where_there_is_no_message(at: int) -> None:
     assert frame_at(opened(STREAM), at) is None
 

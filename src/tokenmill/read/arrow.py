@@ -249,8 +249,8 @@ def _text_bytes(column: Any) -> Any:
     if pa.types.is_run_end_encoded(kind):
         return np.broadcast_to(_text_bytes(column.values).max(initial=0), count)
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        views = np.frombuffer(column.buffers()[1], np.int32)[4 * column.offset :]  # each begins with its length
-        return views[: 4 * count : 4].astype(np.int64)
+        views = np.frombuffer(column.buffers()[1], np.int32, 4 * count, 16 * column.offset)
+        return views[::4].astype(np.int64)  # each begins with its length
     if kind in _BINARY:
         return pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return np.broadcast_to(column.nbytes // max(1, count), count)

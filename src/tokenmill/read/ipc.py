@@ -34,6 +34,8 @@ class Frame:
 
 def frame_at(source: Source, position: int) -> Frame | None:
     """The frame of the message at this place; None where the stream ends, or if it makes no sense."""
+    if not 0 <= position < source.stat.size:
+        return None
     came_from = source.tell()
     try:
         start, size = _metadata(source, position)
