@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Run, texts
+from tests.conftest import Run, jsonl
 from tokenmill.config import (
     Actions,
     Config,
@@ -197,7 +197,7 @@ def test_stored_options_are_those_of_a_job_and_lead_back_to_it(
     options: dict[str, Any], inputs: Path, tmp_path: Path, run: Run, tiny_tokenizer: str
 ) -> None:
     """Other stored options would be another run id, and every job a different one."""
-    (inputs / "a.jsonl").write_bytes(texts("a"))
+    (inputs / "a.jsonl").write_bytes(jsonl({"text": "a", "body": "b", "meta": {"id": 1}}))
     run(**{"seq_len": 8, **options})
     job = json.loads((tmp_path / "out" / "job.json").read_bytes())["options"]
     built = config(tokenizer=tiny_tokenizer, **{"seq_len": 8, **options})
