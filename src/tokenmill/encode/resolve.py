@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ import msgspec
 import numpy as np
 
 from tokenmill.config import ContentOptions, Eos
+from tokenmill.encode.hub import HubError, download, is_hub_id
 from tokenmill.errors import TokenizerError
 from tokenmill.messages import nearest, printable
+
+log = logging.getLogger("tokenmill")
 
 # Name -> the file in tokenmill/data, and the hub id that means the same.
 BUNDLED = {"gpt-neox-20b": "EleutherAI/gpt-neox-20b"}
@@ -26,12 +29,19 @@ BUNDLED = {"gpt-neox-20b": "EleutherAI/gpt-neox-20b"}
 _EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eos|>", "<｜end▁of▁sentence｜>")
 _PAD_NAMES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 
+# What has a model encode the same text differently each time, for training: of BPE, and of Unigram (which the library
+# does not read from a file yet).
+_RANDOM = ("dropout", "alpha")
+
 MAX_TOKENIZER_BYTES = 512 << 20  # no mutant: far above any tokenizer there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokenizer:
-    """A tokenizer.json and what was read from it. `json` has truncation and padding off and EOS and BOS special."""
+    """A tokenizer.json and what was read from it.
+
+    `json` has truncation, padding and whatever is random off, and EOS and BOS special.
+    """
 
     name: str
     data: bytes
@@ -45,6 +55,17 @@ class Tokenizer:
     bos_token: str | None
     bos_id: int | None
     pad_id: int
+    unk_id: int | None = None
+    """What stands for text that the model does not know, unless it is EOS, BOS or the padding token as well."""
+    added: dict[str, int] = field(default_factory=dict)
+    """The tokens, special or not, that are found in a text before the model sees it."""
+    random: tuple[str, ...] = ()
+    """What was random in the file."""
+
+    @property
+    def reserved(self) -> dict[int, str]:
+        """The special tokens that no text may give, by id: all but the one for what the model does not know."""
+        return {i: token for token, i in self.special.items() if i != self.unk_id}
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -54,7 +75,10 @@ class Tokenizer:
 def resolve_tokenizer(options: ContentOptions) -> Tokenizer:
     """Find and read the tokenizer that the options name."""
     name, data, companion = _find(options.tokenizer)
-    return read_tokenizer(name, data, eos=options.eos_token, bos=options.bos_token, companion=companion)
+    tokenizer = read_tokenizer(name, data, eos=options.eos_token, bos=options.bos_token, companion=companion)
+    for setting in tokenizer.random:
+        log.warning("tokenizer %s: %s would make the output random, so it is switched off", printable(name), setting)
+    return tokenizer
 
 
 def read_tokenizer(
@@ -62,19 +86,21 @@ def read_tokenizer(
 ) -> Tokenizer:
     """A tokenizer from the bytes of its tokenizer.json, and from the tokenizer_config.json that was beside it."""
     model = _parse(name, data)
-    added = {t["content"]: t for t in model["added_tokens"]}
+    random = _switch_off(model)
     ids = _all_ids(name, model)
-    special = {content: t["id"] for content, t in added.items() if t.get("special")}
-    eos = _eos_token(eos, name, special, companion or {})
+    added = {t["content"]: t["id"] for t in model["added_tokens"]}
+    special = {t["content"]: t["id"] for t in model["added_tokens"] if t.get("special")}
+    eos = _eos_token(eos, name, special, model, companion or {})
     for token in filter(None, (eos, bos)):
-        if token not in added:
+        if (token_id := _id_of(model, token)) is None:
             hint = nearest(token, special or added) if added else ""
             raise TokenizerError(f"tokenizer {name} has no special token {token!r}{hint}")
-        # Only a special token can be kept out of ordinary text; any other could be forged by a document.
-        added[token]["special"] = True
-        special[token] = added[token]["id"]
+        _make_special(model, token, token_id)
+        added[token] = special[token] = token_id
     eos_id = special[eos] if eos else None
-    pad = next((special[p] for p in _PAD_NAMES if p in special), eos_id if eos_id is not None else 0)
+    bos_id = special[bos] if bos else None
+    pad = next((special[p] for p in _PAD_NAMES if p in special), eos_id)
+    unk = _unk_id(model)
     return Tokenizer(
         name=name,
         data=data,
@@ -85,8 +111,11 @@ def read_tokenizer(
         eos_token=eos,
         eos_id=eos_id,
         bos_token=bos,
-        bos_id=special[bos] if bos else None,
-        pad_id=pad,
+        bos_id=bos_id,
+        pad_id=pad if pad is not None else 0,
+        unk_id=unk if unk not in (eos_id, bos_id, pad) else None,
+        added=added,
+        random=random,
     )
 
 
@@ -102,12 +131,19 @@ def _find(spec: str) -> tuple[str, bytes, dict[str, Any]]:
             raise TokenizerError(f"the directory {printable(spec)} has no tokenizer.json")
     if path.is_file():
         return _name(path), _read(path), _companion(path)
-    if spec.count("/") == 1 and not spec.startswith((".", "/", "~")) and not spec.endswith(".json"):
-        path = _download(spec)
-        return spec, _read(path), _companion(path)
+    hint = "such as EleutherAI/gpt-neox-20b"
+    if is_hub_id(spec):
+        try:
+            path = download(spec)
+            return spec, _read(path), _companion(path)
+        except HubError as error:
+            hint = (
+                f"that is in the local hub cache or can be downloaded ({error}). Get its tokenizer.json on a machine "
+                "with network access and pass its path: --tokenizer path/to/tokenizer.json"
+            )
     raise TokenizerError(
         f"tokenizer {printable(spec)!r} is neither a bundled name ({', '.join(BUNDLED)}), nor a tokenizer.json, "
-        "nor a directory with one, nor a hub id such as EleutherAI/gpt-neox-20b"
+        f"nor a directory with one, nor a hub id {hint}"
     )
 
 
@@ -135,23 +171,6 @@ def _companion(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _download(repo: str) -> Path:
-    import huggingface_hub
-
-    try:
-        path = huggingface_hub.hf_hub_download(repo, "tokenizer.json")
-    except Exception as error:
-        raise TokenizerError(
-            f"tokenizer {printable(repo)} is not in the local hub cache and cannot be downloaded "
-            f"({type(error).__name__}). Get its tokenizer.json on a machine with network access and pass its "
-            "path: --tokenizer path/to/tokenizer.json"
-        ) from error
-    # It names EOS, and the cache keeps it beside the tokenizer. Many repositories have none.
-    with contextlib.suppress(Exception):
-        huggingface_hub.hf_hub_download(repo, "tokenizer_config.json")
-    return Path(path)
-
-
 def _decode(data: bytes) -> Any:
     """Five times as fast as json, which is asked when this fails: it accepts more, lone surrogates for example."""
     try:
@@ -170,18 +189,62 @@ def _encode(model: dict[str, Any]) -> str:
 def _parse(name: str, data: bytes) -> dict[str, Any]:
     try:
         model = _decode(data)
-        added = model.setdefault("added_tokens", [])
-        for token in added:
+        if not isinstance(model.setdefault("added_tokens", []), list):
+            raise TypeError("the added tokens are not an array")
+        for token in model["added_tokens"]:
             if not isinstance(token["content"], str) or not isinstance(token["id"], int):
                 raise TypeError("an added token has no content or id")
-        model["model"]["vocab"]
+        if not isinstance(model["model"]["vocab"], dict | list):
+            raise TypeError("the vocabulary is neither an object nor an array")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"tokenizer {printable(name)} is not a tokenizer.json of Hugging Face tokenizers: {error!r}"
         ) from error
+    return dict(model)
+
+
+def _switch_off(model: dict[str, Any]) -> tuple[str, ...]:
+    """What was saved with the tokenizer for training; which of it was random."""
     # A tokenizer saved with truncation on would cut every document silently.
     model["truncation"] = model["padding"] = None
-    return dict(model)
+    inner = model["model"]
+    random = tuple(f"{name} {inner[name]}" for name in _RANDOM if inner.get(name))
+    for name in _RANDOM:
+        if name in inner:
+            inner[name] = None
+    return random
+
+
+def _id_of(model: dict[str, Any], token: str) -> int | None:
+    """The id of a token, added or of the model."""
+    for entry in reversed(model["added_tokens"]):
+        if entry["content"] == token:
+            return int(entry["id"])
+    vocab = model["model"]["vocab"]
+    if isinstance(vocab, dict):
+        return vocab.get(token)
+    return next((i for i, piece in enumerate(vocab) if isinstance(piece, list) and piece[:1] == [token]), None)
+
+
+def _make_special(model: dict[str, Any], token: str, token_id: int) -> None:
+    """Only a special token can be kept out of ordinary text; any other could be forged by a document."""
+    entries = [t for t in model["added_tokens"] if t["content"] == token]
+    if not entries:
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        entries = [{"id": token_id, "content": token, **flags}]
+        model["added_tokens"] += entries
+    for entry in entries:
+        entry["special"] = True
+
+
+def _unk_id(model: dict[str, Any]) -> int | None:
+    """What the model gives for what it does not know: Unigram, whose vocabulary is a list, has its id."""
+    inner = model["model"]
+    if isinstance(inner["vocab"], list):
+        unk: int | None = inner.get("unk_id")
+        return unk
+    token = inner.get("unk_token")
+    return _id_of(model, token) if isinstance(token, str) else None
 
 
 def _all_ids(name: str, model: dict[str, Any]) -> list[int]:
@@ -201,18 +264,18 @@ def _all_ids(name: str, model: dict[str, Any]) -> list[int]:
 
 
 def _eos_token(
-    wanted: str | Eos | None, name: str, special: dict[str, int], companion: Mapping[str, Any]
+    wanted: str | Eos | None, name: str, special: dict[str, int], model: dict[str, Any], companion: Mapping[str, Any]
 ) -> str | None:
     if wanted is Eos.OFF:
         return None
-    return _guess_eos(name, special, companion) if wanted is None else wanted
+    return _guess_eos(name, special, model, companion) if wanted is None else wanted
 
 
-def _guess_eos(name: str, special: dict[str, int], companion: Mapping[str, Any]) -> str:
+def _guess_eos(name: str, special: dict[str, int], model: dict[str, Any], companion: Mapping[str, Any]) -> str:
     named = companion.get("eos_token")
     if isinstance(named, dict):
         named = named.get("content")
-    if isinstance(named, str) and named in special:
+    if named and isinstance(named, str) and _id_of(model, named) is not None:
         return named
     known = [token for token in _EOS_NAMES if token in special]
     if len(known) == 1:
