@@ -40,7 +40,7 @@ def test_a_block_that_says_nothing_more_counts_its_records_from_its_offset() -> 
     block = Simple(100, 7, "a")
     assert (block.offset, block.consumed) == (100, 7)
     assert block.parse_plainly() == block.parse()
-    assert [block.offset_of(n) for n in (0, 3)] == [100, 103]
+    assert block.offsets_of([0, 3]) == [100, 103]
     block.release()
     assert block.parse().texts == ["a"]
 
@@ -78,7 +78,7 @@ def test_the_place_of_a_line_is_its_first_byte(lent: bool) -> None:
     data = b"\xef\xbb\xbf" + texts("a") + b"\n" + texts("ü").rstrip(b"\n") + b"\r\n" + texts("b")
     reader = JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(), Ring() if lent else None)
     (block,) = reader.blocks(None)
-    assert [block.offset_of(n) for n in range(4)] == [
+    assert block.offsets_of(range(4)) == [
         data.index(b'{"text": "a"'),
         data.index(b"\n\n") + 1,
         data.index(b'{"text": "\\u00fc"'),
@@ -88,7 +88,7 @@ def test_the_place_of_a_line_is_its_first_byte(lent: bool) -> None:
 
 def test_the_place_of_a_row_is_its_number() -> None:
     (block,) = blocks(parquet_file(["a", "b", "c"]), Format.PARQUET)
-    assert [block.offset_of(n) for n in range(3)] == [0, 1, 2]
+    assert block.offsets_of(range(3)) == [0, 1, 2]
 
 
 def test_a_block_gives_its_buffer_back_and_one_with_memory_of_its_own_has_none_to_give() -> None:

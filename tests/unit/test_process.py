@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import jsonl, texts
+from tests.conftest import BOS, EOS, PAD, jsonl, texts
 from tests.support.units import ByteEncoder, tokenizer_of
 from tokenmill.config import ReadOptions, SpecialTokens
 from tokenmill.encode import Tokenizer
@@ -148,6 +148,84 @@ def test_records_with_special_tokens_are_rejected_in_order_with_their_place() ->
     assert ledger.text_bytes == len("okfine")
 
 
+class Forging(ByteEncoder):
+    """An encoder with a normalizer: @ becomes EOS, # padding, and ? what stands for unknown text."""
+
+    def encode(self, texts: Sequence[str]) -> TokenBatch:
+        batch = super().encode(texts)
+        table = np.arange(259, dtype=np.uint32)
+        table[list(b"@#?")] = EOS, PAD, BOS
+        return replace(batch, token_ids=table[batch.token_ids])
+
+
+@pytest.mark.parametrize("mode", [SpecialTokens.PLAIN, SpecialTokens.REJECT])
+def test_a_document_that_becomes_a_special_token_is_rejected_with_its_place(mode: SpecialTokens) -> None:
+    """Whatever its text looks like: what counts is the ids."""
+    first, long = b"\n" + texts("ok"), "é" * 100 + "#"
+    second = texts("x@y#")
+    block = lines_block(first + second + b"broken\n" + texts(long, "", "fine", " "), offset=1000, id_field="id")
+    encoded = processor(Forging(), mode=mode)(PartBlock(0, block, 0.0))
+    assert tokens_of(encoded) == [list(b"ok"), list(b"fine")]
+    assert records_of(encoded) == [[1, 6]]
+    assert ids_of(encoded) == [[b"null", b"null"]]
+    assert [(r.record, r.reason, r.records) for r in encoded.rejects] == [
+        (2, Reason.SPECIAL_TOKEN, 1),
+        (3, Reason.BROKEN_JSON, 1),
+        (4, Reason.SPECIAL_TOKEN, 1),
+    ]
+    one, _, other = encoded.rejects
+    assert (one.offset, one.head) == (1000 + len(first), b"x@y#")
+    assert one.detail == "the text becomes the special token '<|endoftext|>' when encoded"
+    assert other.detail == "the text becomes the special token '<|padding|>' when encoded"
+    assert (other.offset, other.head) == (1000 + len(first + second + b"broken\n"), long.encode()[:160])
+    assert encoded.ledger == Ledger(
+        records=7,
+        documents=2,
+        empty=2,
+        rejected=3,
+        text_bytes=len("okfine "),
+        tokens=len("okfine"),
+        separators=2,
+        rejects_by_reason={"special_token": 2, "broken_json": 1},
+    )
+
+
+def test_forged_documents_of_every_batch_are_rejected_in_order() -> None:
+    values = ("@", "a", "b", "c@", "d", "@", "@", "@")
+    encoded = process(texts(*values), encoder=Forging(), batch_size=2)
+    assert tokens_of(encoded) == [list(b"a"), list(b"b"), list(b"d")]
+    assert records_of(encoded) == [[1], [2], [4], []]
+    assert [(r.record, r.offset) for r in encoded.rejects] == [(n, len(texts(*values[:n]))) for n in (0, 3, 5, 6, 7)]
+    assert (encoded.ledger.documents, encoded.ledger.rejected, encoded.ledger.empty) == (3, 5, 0)
+
+
+def test_a_literal_that_is_rejected_and_one_that_becomes_a_token_are_told_apart() -> None:
+    encoded = process(texts("a@", "<|bos|>", "b"), encoder=Forging(), mode=SpecialTokens.REJECT)
+    assert [r.detail for r in encoded.rejects] == [
+        "the text becomes the special token '<|endoftext|>' when encoded",
+        "the text contains the special token '<|bos|>'",
+    ]
+    assert (tokens_of(encoded), encoded.ledger.special_tokens_in_text) == ([list(b"b")], 1)
+
+
+def test_special_tokens_that_are_to_be_matched_are_kept() -> None:
+    encoded = process(texts("a@#"), encoder=Forging(), mode=SpecialTokens.MATCH)
+    assert (tokens_of(encoded), encoded.rejects) == ([[ord("a"), EOS, PAD]], [])
+
+
+def test_the_token_for_unknown_text_is_not_a_forgery() -> None:
+    encoded = process(texts("a?", "@"), encoder=Forging(), tokenizer=replace(tokenizer_of(), unk_id=BOS))
+    assert (tokens_of(encoded), encoded.ledger.rejected) == ([[ord("a"), BOS]], 1)
+
+
+def test_a_lent_block_is_given_back_when_the_places_of_its_forged_documents_are_known() -> None:
+    held = bytearray(texts("ok", "@", "fine"))
+    block = lines_block(memoryview(held), release=lambda: held.__setitem__(slice(None), b"?" * len(held)))
+    encoded = processor(Forging())(PartBlock(0, block, 0.0))
+    assert encoded.rejects[0].offset == len(texts("ok"))
+    assert bytes(held) == b"?" * len(held)
+
+
 def test_a_lent_block_is_searched_for_special_tokens_before_it_is_given_back() -> None:
     held = bytearray(texts("ok", "<|bos|>"))
 
@@ -173,6 +251,17 @@ def test_a_block_that_cannot_be_parsed_is_given_back_too() -> None:
 
     with pytest.raises(TypeError):
         processor()(PartBlock(0, Unparsable(0, 0), 0.0))
+    assert released == [True]
+
+
+def test_a_block_that_cannot_be_encoded_is_given_back_too() -> None:
+    class Failing(ByteEncoder):
+        def encode(self, texts: Sequence[str]) -> TokenBatch:
+            raise TypeError(texts)
+
+    released = []
+    with pytest.raises(TypeError):
+        processor(Failing())(PartBlock(0, lines_block(texts("a"), release=lambda: released.append(True)), 0.0))
     assert released == [True]
 
 

@@ -12,7 +12,7 @@ from tokenmill.check.verdict import Fault
 from tokenmill.config import Eos, ReadOptions, SpecialTokens
 from tokenmill.encode import load_encoder
 from tokenmill.encode.resolve import read_tokenizer
-from tokenmill.encode.special import SpecialTokenFinder
+from tokenmill.encode.special import ForgeryFinder, SpecialTokenFinder
 from tokenmill.messages import printable
 from tokenmill.output import layout
 from tokenmill.output.open import Output
@@ -42,6 +42,7 @@ class SourceChecker:
         self._tokenizer = read_tokenizer(where, output.tokenizer(), eos=eos, bos=stored.bos_token)
         self._reference = load_encoder(self._tokenizer, "huggingface", self._mode)
         self._special = SpecialTokenFinder(self._tokenizer.special)
+        self._forgeries = ForgeryFinder(self._tokenizer.reserved, self._tokenizer.vocab_size)
         self.compared = 0
 
     def changed(self, unit: Unit, receipt: Receipt) -> Iterator[Fault]:
@@ -114,8 +115,13 @@ class SourceChecker:
         return Fault(f"unit {unit.name}: {where} {what}", unit.index)
 
     def _encode(self, texts: list[str]) -> list[TokenIds]:
+        """The ids of each text; none if it was rejected because it becomes a special token."""
         batch = self._reference.encode(texts)
-        return np.split(batch.token_ids, batch.offsets[1:-1])
+        encoded = np.split(batch.token_ids, batch.offsets[1:-1])
+        if self._mode is not SpecialTokens.MATCH:
+            for index in self._forgeries.find(batch):
+                encoded[index] = encoded[index][:0]
+        return encoded
 
     def _texts(self, unit: Unit, receipt: Receipt) -> Iterator[tuple[int, int, str]]:
         """File, record and text of all that the source of a unit has to say."""

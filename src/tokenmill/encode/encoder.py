@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 import xxhash
 
 from tokenmill.config import EncoderChoice, SpecialTokens
+from tokenmill.encode.admit import admit
 from tokenmill.encode.resolve import Tokenizer
 from tokenmill.encode.torture import torture_set
 from tokenmill.errors import TokenizerError
@@ -32,6 +33,16 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str]) -> TokenBatch: ...
 
 
+E = TypeVar("E", bound=Encoder)
+
+
+def _raise_clearly(error: BaseException, tokenizer: Tokenizer, what: str) -> NoReturn:
+    """Whatever a library raises is an error of the tokenizer, even a panic of Rust, which is not an Exception."""
+    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        raise TokenizerError(f"tokenizer {tokenizer.name} {what}: {error}") from error
+    raise error
+
+
 class FastokensEncoder:
     """fastokens: ids and offsets come back as two buffers, nothing per token is a Python object."""
 
@@ -43,10 +54,14 @@ class FastokensEncoder:
         import fastokens
 
         self._plain = plain
-        self._tokenizer = fastokens.Tokenizer.from_json_str(tokenizer.json)
+        self._tokenizer = tokenizer
+        self._library = fastokens.Tokenizer.from_json_str(tokenizer.json)
 
     def encode(self, texts: Sequence[str]) -> TokenBatch:
-        ids, offsets = self._tokenizer.encode_batch_flat(list(texts), split_special_tokens=self._plain)
+        try:
+            ids, offsets = self._library.encode_batch_flat(list(texts), split_special_tokens=self._plain)
+        except BaseException as error:
+            _raise_clearly(error, self._tokenizer, "cannot encode text")
         return TokenBatch(np.frombuffer(ids, "<u4"), np.frombuffer(offsets, "<u8").astype(np.int64))
 
 
@@ -58,11 +73,15 @@ class HuggingFaceEncoder:
     def __init__(self, tokenizer: Tokenizer, *, plain: bool) -> None:
         import tokenizers
 
-        self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.json)
-        self._tokenizer.encode_special_tokens = plain
+        self._tokenizer = tokenizer
+        self.library = tokenizers.Tokenizer.from_str(tokenizer.json)
+        self.library.encode_special_tokens = plain
 
     def encode(self, texts: Sequence[str]) -> TokenBatch:
-        lists = [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        try:
+            lists = [e.ids for e in self.library.encode_batch_fast(list(texts), add_special_tokens=False)]
+        except BaseException as error:
+            _raise_clearly(error, self._tokenizer, "cannot encode text")
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(ids) for ids in lists], out=offsets[1:])
         flat = np.fromiter((i for ids in lists for i in ids), np.uint32, int(offsets[-1]))
@@ -77,12 +96,12 @@ def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialToke
     with ThreadPoolExecutor(1) as loader:  # no mutant: one task is given to it
         # fastokens takes three times as long to load, and lets others work meanwhile.
         wanted = choice is not EncoderChoice.HUGGINGFACE
-        loading = loader.submit(FastokensEncoder, tokenizer, plain=plain) if wanted else None
+        loading = loader.submit(_load, FastokensEncoder, tokenizer, plain) if wanted else None
         reference = _load(HuggingFaceEncoder, tokenizer, plain)
         texts = torture_set(tokenizer.special)
-        expected = _checked(reference, tokenizer, texts)
-    if mode is SpecialTokens.PLAIN:
-        _refuse_forgery(tokenizer, expected)
+        expected = reference.encode(texts)
+        check_ids(expected, tokenizer)
+    admit(tokenizer, mode, reference.library, texts, expected)
     if loading is None:
         return reference
     try:
@@ -90,7 +109,7 @@ def build_encoder(tokenizer: Tokenizer, choice: EncoderChoice, mode: SpecialToke
         problem = _disagreement(fast.encode(texts), expected, texts)
     except Exception as error:
         # Whatever fastokens raises for a tokenizer that it does not know, the reference still serves.
-        problem = f"fastokens refuses it: {error}"
+        problem = f"fastokens refuses it: {error.__cause__ or error}"
     if problem is None:
         return fast
     if choice is EncoderChoice.FASTOKENS:
@@ -126,25 +145,15 @@ def digest_of(texts: list[str], batch: TokenBatch) -> str:
 
 def load_encoder(tokenizer: Tokenizer, name: str, mode: SpecialTokens) -> Encoder:
     """The encoder of this name, in a process that need not check again what another one has checked."""
-    kind = {k.name: k for k in (FastokensEncoder, HuggingFaceEncoder)}[name]
+    kind: Callable[..., Encoder] = {k.name: k for k in (FastokensEncoder, HuggingFaceEncoder)}[name]
     return _load(kind, tokenizer, mode is not SpecialTokens.MATCH)
 
 
-def _load(kind: Any, tokenizer: Tokenizer, plain: bool) -> Encoder:
+def _load(kind: Callable[..., E], tokenizer: Tokenizer, plain: bool) -> E:
     try:
-        encoder: Encoder = kind(tokenizer, plain=plain)
-    except Exception as error:
-        raise TokenizerError(f"tokenizer {tokenizer.name} cannot be loaded: {error}") from error
-    return encoder
-
-
-def _checked(reference: Encoder, tokenizer: Tokenizer, texts: list[str]) -> TokenBatch:
-    try:
-        batch = reference.encode(texts)
-    except Exception as error:
-        raise TokenizerError(f"tokenizer {tokenizer.name} cannot encode text: {error}") from error
-    check_ids(batch, tokenizer)
-    return batch
+        return kind(tokenizer, plain=plain)
+    except BaseException as error:
+        _raise_clearly(error, tokenizer, "cannot be loaded")
 
 
 def check_ids(batch: TokenBatch, tokenizer: Tokenizer) -> None:
@@ -152,17 +161,6 @@ def check_ids(batch: TokenBatch, tokenizer: Tokenizer) -> None:
     if len(batch.token_ids) and (highest := int(batch.token_ids.max())) >= tokenizer.vocab_size:
         raise TokenizerError(
             f"tokenizer {tokenizer.name} gave id {highest}, but its vocabulary ends at {tokenizer.vocab_size - 1}"
-        )
-
-
-def _refuse_forgery(tokenizer: Tokenizer, batch: TokenBatch) -> None:
-    """In plain mode no text may give the id of a special token, not even the literal of that token."""
-    forged = np.intersect1d(batch.token_ids, np.array(sorted(tokenizer.special.values()), np.uint32))
-    if len(forged):
-        token = next(t for t, i in tokenizer.special.items() if i == forged[0])
-        raise TokenizerError(
-            f"tokenizer {tokenizer.name} turns the text {token!r} into its special token even as plain text, so a "
-            "document could forge it. Use --special-tokens-in-text reject (or match, if that is what you want)"
         )
 
 

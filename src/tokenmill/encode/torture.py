@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_TEXTS = (
+# What any document may contain.
+ORDINARY_TEXTS = (
     "Net income rose 12.5% to $1,234,567.89 in Q3 FY2024, vs. $998k a year earlier.",
     "don't can't I'LL we've they'd O'Brien's 'quoted' ''double''",
+)
+
+_TEXTS = (
+    *ORDINARY_TEXTS,
     # scripts
     "Die Bürgschaft über 3 Mio. € läuft aus; größere Beträge schließen wir aus.",
     "L'économie française a crû de 0,3 % — grâce à l'export…",

@@ -7,7 +7,7 @@ any thread, for `parse` depends on the block alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,12 +31,12 @@ class Block(ABC):
         """The same by the plainest way there is, to check the quick one."""
         return self.parse()
 
-    def offset_of(self, record: int) -> int:
-        """Where a record of the block begins; only rejects need it, so it is looked for only then."""
-        return self.offset + record
+    def offsets_of(self, records: Sequence[int]) -> list[int]:
+        """Where records of the block begin; only rejects need it, so it is looked for only then."""
+        return [self.offset + record for record in records]
 
     def release(self) -> None:  # noqa: B027 - most blocks have memory of their own
-        """The block has been parsed: whoever lent its memory can have it back."""
+        """Nothing more is asked of the block: whoever lent its memory can have it back."""
 
 
 class Reader(Protocol):

@@ -11,7 +11,7 @@ between them may come out as two records. The fast path therefore holds only whe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,12 +90,10 @@ class LinesBlock(Block):
     def parse_plainly(self) -> Documents:
         return self.parser.parse_lines(bytes(self.lines.data), self.offset)
 
-    def offset_of(self, record: int) -> int:
-        position = 0
-        data = bytes(self.lines.data)
-        for _ in range(record):
-            position = data.index(b"\n", position) + 1
-        return self.offset + position
+    def offsets_of(self, records: Sequence[int]) -> list[int]:
+        ends = np.flatnonzero(np.frombuffer(self.lines.data, np.uint8) == _NEWLINE)
+        starts = np.concatenate([[0], ends + 1]) + self.offset
+        return [int(starts[record]) for record in records]
 
     def release(self) -> None:
         if self.lines.release is not None:

@@ -21,7 +21,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Whole lines. `release` is called once they are parsed, if their memory is lent."""
+    """Whole lines. `release` is called once nobody looks at them, if their memory is lent."""
 
     offset: int
     consumed: int

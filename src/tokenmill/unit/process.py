@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tokenmill.config import SpecialTokens
 from tokenmill.encode import Encoder, Tokenizer
 from tokenmill.encode.encoder import check_ids
-from tokenmill.encode.special import SpecialTokenFinder
+from tokenmill.encode.special import ForgeryFinder, SpecialTokenFinder
 from tokenmill.read.block import Block
 from tokenmill.records import PREVIEW_BYTES, Documents, Ledger, Reason, Reject, StageSeconds, TokenBatch
 
@@ -61,6 +61,8 @@ class Processor:
         self._tokenizer = tokenizer
         self._encoder = encoder
         self._special = SpecialTokenFinder(tokenizer.special)
+        matched = mode is SpecialTokens.MATCH
+        self._forgeries = None if matched else ForgeryFinder(tokenizer.reserved, tokenizer.vocab_size)
         self._framing = (tokenizer.eos_id is not None) + (tokenizer.bos_id is not None)
 
     def __call__(self, found: PartBlock) -> EncodedBlock:
@@ -71,10 +73,10 @@ class Processor:
             documents = block.parse()
             ledger = Ledger(records=documents.records, empty=documents.empty)
             ledger.special_tokens_in_text = self._look_for_special(documents, block)
+            parsed = thread_time()
+            batches = list(self._encode(documents, block, ledger))
         finally:
             block.release()
-        parsed = thread_time()
-        batches = list(self._encode(documents, ledger))
         stage_seconds = StageSeconds(found.seconds, parsed - begun, thread_time() - parsed)
         for reject in documents.rejects:
             ledger.rejected += reject.records
@@ -86,19 +88,12 @@ class Processor:
     def _look_for_special(self, documents: Documents, block: Block) -> int:
         found = self._special.count(documents.texts)
         if found and self._mode is SpecialTokens.REJECT:
-            for index in found:
-                number = documents.numbers[index]
-                head = documents.texts[index][:PREVIEW_BYTES].encode()[:PREVIEW_BYTES]
-                detail = f"the text contains the special token {found[index][0]!r}"
-                offset = block.offset_of(number)
-                documents.rejects.append(
-                    Reject(record=number, offset=offset, reason=Reason.SPECIAL_TOKEN, detail=detail, head=head)
-                )
+            details = {i: f"the text contains the special token {token!r}" for i, (token, _) in found.items()}
+            _reject(documents, block, details)
             _keep(documents, [i for i in range(len(documents.texts)) if i not in found])
-            documents.rejects.sort(key=lambda r: r.record)
         return sum(count for _, count in found.values())
 
-    def _encode(self, documents: Documents, ledger: Ledger) -> Iterator[EncodedBatch]:
+    def _encode(self, documents: Documents, block: Block, ledger: Ledger) -> Iterator[EncodedBatch]:
         size = self._batch_size
         records = np.asarray(documents.numbers, np.int64)
         ids = documents.document_ids or []
@@ -106,15 +101,31 @@ class Processor:
             texts = documents.texts[i : i + size]
             tokens = self._encoder.encode(texts)
             check_ids(tokens, self._tokenizer)
+            forged = self._forgeries.find(tokens) if self._forgeries else {}
+            if forged:
+                details = {i + n: f"the text becomes the special token {t!r} when encoded" for n, t in forged.items()}
+                _reject(documents, block, details)
+                texts = [text for n, text in enumerate(texts) if n not in forged]
+            batch = _select(EncodedBatch(tokens, records[i : i + size], ids[i : i + size]), list(forged))
+            tokens, count = batch.tokens, len(batch.records)
             # After encoding: the UTF-8 form is cached in the string by now.
             ledger.text_bytes += sum(len(t) if t.isascii() else len(t.encode()) for t in texts)
-            batch = _without_empty(EncodedBatch(tokens, records[i : i + size], ids[i : i + size]))
-            count = len(batch.records)
             ledger.empty += len(texts) - count
             ledger.documents += count
             ledger.tokens += len(tokens.token_ids)
             ledger.separators += count * self._framing
             yield batch
+
+
+def _reject(documents: Documents, block: Block, details: dict[int, str]) -> None:
+    """Note the rejects of documents with special tokens: index of text -> what is wrong with it."""
+    numbers = [documents.numbers[index] for index in details]
+    for (index, detail), number, offset in zip(details.items(), numbers, block.offsets_of(numbers), strict=True):
+        head = documents.texts[index][:PREVIEW_BYTES].encode()[:PREVIEW_BYTES]
+        documents.rejects.append(
+            Reject(record=number, offset=offset, reason=Reason.SPECIAL_TOKEN, detail=detail, head=head)
+        )
+    documents.rejects.sort(key=lambda r: r.record)
 
 
 def _keep(documents: Documents, indices: list[int]) -> None:
@@ -124,12 +135,14 @@ def _keep(documents: Documents, indices: list[int]) -> None:
         documents.document_ids = [documents.document_ids[i] for i in indices]
 
 
-def _without_empty(batch: EncodedBatch) -> EncodedBatch:
-    """Leave out documents that gave no token, e.g. because the tokenizer strips white space."""
+def _select(batch: EncodedBatch, forged: list[int]) -> EncodedBatch:
+    """Leave out forged documents, and those that gave no token, e.g. because the tokenizer strips white space."""
     lengths = np.diff(batch.tokens.offsets)
-    if lengths.all():
+    kept = lengths > 0
+    kept[forged] = False
+    if kept.all():
         return batch
-    kept = np.flatnonzero(lengths)
-    tokens = TokenBatch(batch.tokens.token_ids, batch.tokens.offsets[np.concatenate([[0], kept + 1])])
-    ids = [batch.document_ids[i] for i in kept] if batch.document_ids else []
+    offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
+    tokens = TokenBatch(batch.tokens.token_ids[np.repeat(kept, lengths)], offsets)
+    ids = [batch.document_ids[i] for i in np.flatnonzero(kept)] if batch.document_ids else []
     return EncodedBatch(tokens, batch.records[kept], ids)
