@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import threading
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 
 import tokenmill
-from tests.conftest import Run, SmallUnits, documents, jsonl, texts, tiny_tokenizer_json, tree
+from tests.conftest import Run, SmallUnits, documents, jsonl, texts, tree
 from tests.support.stops import LookAfterEachBlock, stop_at_checkpoint
+from tests.support.tokenizers import word_level_json, write
 from tokenmill.errors import (
     DifferentJobError,
     InputError,
@@ -300,14 +300,13 @@ def test_a_unit_that_went_on_without_a_file_and_was_interrupted_does_not_forget_
 def test_a_tokenizer_that_is_refused_leaves_the_directory_free_for_the_advice(
     inputs: Path, tmp_path: Path, run: Run
 ) -> None:
-    model = tiny_tokenizer_json()
-    model["pre_tokenizer"] = {"type": "WhitespaceSplit"}
-    model["model"] = {"type": "WordLevel", "vocab": {"<|endoftext|>": 256, "a": 0, "?": 1}, "unk_token": "?"}
-    (tmp_path / "words.json").write_text(json.dumps(model))
+    model = word_level_json()
+    model["model"]["unk_token"] = "</s>"
+    write(tmp_path / "words.json", model)
     (inputs / "a.jsonl").write_bytes(texts("a a"))
-    with pytest.raises(TokenizerError, match="--special-tokens-in-text reject"):
+    with pytest.raises(TokenizerError, match="--special-tokens-in-text match"):
         run(tokenizer=str(tmp_path / "words.json"))
-    assert run(tokenizer=str(tmp_path / "words.json"), special_tokens_in_text="reject").complete
+    assert run(tokenizer=str(tmp_path / "words.json"), special_tokens_in_text="match").complete
 
 
 def test_a_damaged_checkpoint_is_named(inputs: Path, tmp_path: Path, run: Run) -> None:
