@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SmallUnits, rejects, texts, tree
 from tokenmill.cli import build_parser, main, option_names
-from tokenmill.config import Config, EncoderChoice, RejectLimit, SpecialTokens, Tail, options_of
+from tokenmill.config import Config, EncoderChoice, InputAccess, RejectLimit, SpecialTokens, Tail, options_of
 from tokenmill.encode.encoder import FastokensEncoder, HuggingFaceEncoder
 from tokenmill.errors import ConfigError, Interrupted
 from tokenmill.records import TokenBatch
@@ -116,6 +116,7 @@ OPTIONS: dict[str, tuple[str | None, str, Any]] = {
     "--engine": ("ultra", "engine", "ultra"),
     "--num-workers": ("3", "num_workers", 3),
     "--batch-size": ("11", "batch_size", 11),
+    "--read": ("mmap", "read", InputAccess.MMAP),
     "--prefetch-files": ("0", "prefetch_files", 0),
     "--max-memory": ("4GB", "max_memory", 4_000_000_000),
 }

@@ -17,6 +17,7 @@ from tokenmill.config import (
     ContentOptions,
     EncoderChoice,
     Eos,
+    InputAccess,
     ReadOptions,
     RejectLimit,
     RunOptions,
@@ -51,6 +52,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "engine": "auto",
         "num_workers": None,
         "batch_size": 100,
+        "read": InputAccess.BUFFERED,
         "prefetch_files": 4,
         "max_memory": None,
         "redo": (),
@@ -83,6 +85,7 @@ def test_an_option_is_in_one_group_that_says_what_it_can_change() -> None:
         "engine",
         "num_workers",
         "batch_size",
+        "read",
         "prefetch_files",
         "max_memory",
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tokenmill.config import Config, EncoderChoice, RejectLimit, SpecialTokens, Tail, load_settings
+from tokenmill.config import Config, EncoderChoice, InputAccess, RejectLimit, SpecialTokens, Tail, load_settings
 from tokenmill.errors import ConfigError
 
 PLACES = {"inputs": ("in",), "output": "out"}
@@ -55,6 +55,7 @@ def test_every_option_may_stand_in_toml(toml: Path) -> None:
         engine = "ultra"
         num-workers = 3
         batch-size = 11
+        read = "mmap"
         prefetch-files = 0
         max-memory = "4GB"
         redo = [7, 12]
@@ -79,6 +80,7 @@ def test_every_option_may_stand_in_toml(toml: Path) -> None:
         engine="ultra",
         num_workers=3,
         batch_size=11,
+        read=InputAccess.MMAP,
         prefetch_files=0,
         max_memory=4_000_000_000,
         redo=(7, 12),

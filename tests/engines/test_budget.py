@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
-from tests.conftest import Run, texts
+from tests.conftest import Run, documents, texts
 from tests.engines.conftest import EVERY
-from tokenmill.config import Config
+from tokenmill.config import ENGINES, Config
 from tokenmill.engines import budget
-from tokenmill.engines.budget import READ_AHEAD_BYTES, derive_budget
+from tokenmill.engines.budget import READ_AHEAD_BYTES, WINDOW_BYTES, derive_budget
 from tokenmill.engines.cost import MB, Cost
 from tokenmill.engines.extreme import ExtremeEngine
 from tokenmill.engines.registry import engine_class
@@ -111,3 +112,32 @@ def test_a_run_over_its_budget_says_so(
     (inputs / "a.jsonl").write_bytes(texts("a"))
     run(engine="streaming", max_memory="1MB")
     assert "over the budget of 1.0 MB" in caplog.text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_the_workers_do_not_need_is_for_windows_and_large_documents(engine: str) -> None:
+    least = derive_budget(engine_class(engine), config("600MB", 1))
+    more = derive_budget(engine_class(engine), config("3GB", 1))
+    assert least.windows is not None and more.windows is not None
+    assert least.windows >= WINDOW_BYTES
+    assert more.windows > least.windows
+    spare = more.worker_bytes - engine_class(engine).cost.per_worker
+    assert more.windows + more.worker_room == spare
+    none = derive_budget(engine_class(engine), config(f"{engine_class(engine).cost.minimum // MB} MB", 1))
+    assert (none.windows, none.worker_room) == (WINDOW_BYTES, 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_file_with_a_window_over_the_budget_is_missing_until_there_is_more_memory(
+    inputs: Path, tmp_path: Path, run: Run, engine: str
+) -> None:
+    window: dict[int, int] = {zstd.CompressionParameter.window_log: 29}
+    compressor = zstd.ZstdCompressor(options=window)
+    (inputs / "a.jsonl.zst").write_bytes(compressor.compress(texts("long")) + compressor.flush())
+    (inputs / "b.jsonl").write_bytes(texts("plain"))
+    result = run(engine=engine, max_memory="600MB", num_workers=1)
+    assert list(result.missing) == ["a.jsonl.zst"]
+    assert "raise --max-memory" in result.missing["a.jsonl.zst"]
+    assert documents(tmp_path / "out") == [b"plain"]
+    assert run(engine=engine, max_memory="3GB", num_workers=1).complete
+    assert documents(tmp_path / "out") == [b"long", b"plain"]

@@ -64,7 +64,7 @@ def worker_of(config: Config, share: int = 1 << 40) -> Iterator[Parent]:
         job.underway(),
         tempfile.TemporaryFile() as file,
     ):
-        setup = WorkerSetup(setup=job.unit_setup(), encoder=EncoderChoice.AUTO, memory=share)
+        setup = WorkerSetup(setup=job.unit_setup(), encoder=EncoderChoice.AUTO, memory=share, room=0, windows=None)
         assert pickle.loads(pickle.dumps(setup)) == setup  # nothing of it is dropped on the way
         pickle.dump(setup, file)
         file.flush()

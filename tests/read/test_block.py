@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import texts
 from tests.support.sources import opened, parquet_file
 from tokenmill.config import ReadOptions
-from tokenmill.read.block import Block
+from tokenmill.read.block import Block, ReadingWay
 from tokenmill.read.formats import open_reader
 from tokenmill.read.jsonl import BrokenLinesBlock, JsonlReader, LinesBlock
 from tokenmill.read.ring import Ring
@@ -76,7 +76,7 @@ def test_lines_are_parsed_plainly_line_by_line() -> None:
 @pytest.mark.parametrize("lent", [False, True], ids=["own", "lent"])
 def test_the_place_of_a_line_is_its_first_byte(lent: bool) -> None:
     data = b"\xef\xbb\xbf" + texts("a") + b"\n" + texts("ü").rstrip(b"\n") + b"\r\n" + texts("b")
-    reader = JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(), Ring() if lent else None)
+    reader = JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(), ReadingWay(ring=Ring() if lent else None))
     (block,) = reader.blocks(None)
     assert block.offsets_of(range(4)) == [
         data.index(b'{"text": "a"'),
@@ -93,7 +93,7 @@ def test_the_place_of_a_row_is_its_number() -> None:
 
 def test_a_block_gives_its_buffer_back_and_one_with_memory_of_its_own_has_none_to_give() -> None:
     ring = Ring()
-    (lent,) = JsonlReader(opened(texts("a")), Codec.PLAIN, Part(0), ReadOptions(), ring).blocks(None)
+    (lent,) = JsonlReader(opened(texts("a")), Codec.PLAIN, Part(0), ReadOptions(), ReadingWay(ring=ring)).blocks(None)
     assert isinstance(lent, LinesBlock)
     assert isinstance(lent.lines.data, memoryview)
     buffer = lent.lines.data.obj

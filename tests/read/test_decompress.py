@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import lzma
 import random
 import struct
 import zlib
@@ -16,7 +17,7 @@ from tests.support.fuzzing import decompress_plainly
 from tests.support.fuzzing import read_pieces as read
 from tests.support.sources import opened
 from tokenmill.read import decompress
-from tokenmill.read.decompress import INPUT_BYTES, OUTPUT_BYTES, pieces
+from tokenmill.read.decompress import INPUT_BYTES, OUTPUT_BYTES, TooLargeWindowError, pieces
 from tokenmill.records import Codec, Reason
 
 CODECS = pytest.mark.parametrize("codec", list(COMPRESS))
@@ -189,6 +190,20 @@ def test_zstd_with_the_longest_window_is_read() -> None:
     }
     compressor = zstd.ZstdCompressor(options=options)
     assert read(compressor.compress(DATA) + compressor.flush(), Codec.ZSTD) == (DATA, None)
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.XZ])
+def test_a_window_larger_than_there_is_memory_for_is_told_and_is_not_damage(codec: Codec) -> None:
+    with_window: dict[int, int] = {zstd.CompressionParameter.window_log: 22}
+    compressor = zstd.ZstdCompressor(options=with_window)
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4 << 20}]
+    packed = (
+        compressor.compress(DATA) + compressor.flush() if codec is Codec.ZSTD else lzma.compress(DATA, filters=filters)
+    )
+    assert b"".join(pieces(opened(packed), codec, 5 << 20)) == DATA
+    with pytest.raises(TooLargeWindowError, match=r"larger than the 4\.0 MB .*raise --max-memory"):
+        next(pieces(opened(packed), codec, 4_000_000))
+    assert b"".join(pieces(opened(packed), codec)) == DATA
 
 
 def skippable(size: int, kind: int = 0) -> bytes:

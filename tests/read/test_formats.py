@@ -11,6 +11,7 @@ from tests.conftest import texts
 from tests.support.processes import python
 from tests.support.sources import arrow_bytes, opened, parquet_file
 from tokenmill.config import ReadOptions
+from tokenmill.read.block import ReadingWay
 from tokenmill.read.formats import cuts, open_reader, text_bytes
 from tokenmill.read.jsonl import LinesBlock
 from tokenmill.read.ring import Ring
@@ -39,7 +40,7 @@ def test_readers_are_chosen_by_format(format_: Format, reader: str) -> None:
 def test_a_reader_reads_its_part_with_its_options_into_the_ring() -> None:
     data = texts("a", "bb", "ccc")
     options = ReadOptions(id_field="id", max_document_bytes=len(texts("bb")) - 1)
-    (block,) = open_reader(opened(data), file(len(data)), Part(0, 1), options, Ring()).blocks(None)
+    (block,) = open_reader(opened(data), file(len(data)), Part(0, 1), options, ReadingWay(ring=Ring())).blocks(None)
     assert isinstance(block, LinesBlock)
     assert isinstance(block.lines.data, memoryview)
     found = block.parse()

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from tests.conftest import jsonl, texts
 from tests.support.sources import opened, parse_found
 from tokenmill.config import ReadOptions
-from tokenmill.read.jsonl import JsonlParser, JsonlReader
+from tokenmill.read.block import ReadingWay
+from tokenmill.read.jsonl import MAX_BLOCK_LINES, JsonlParser, JsonlReader
 from tokenmill.read.lines import Break, cut_lines
+from tokenmill.read.ring import Ring
 from tokenmill.records import Codec, Documents, Part, Reason
 
 LIMIT = 1 << 20
@@ -295,3 +297,29 @@ def test_a_line_over_the_limit_is_rejected_and_counted_as_a_line() -> None:
     (reject,) = [r for f in found for r in f.rejects]
     assert (reject.reason, reject.offset) == (Reason.TOO_LARGE, len(texts("a")))
     assert sum(f.lines for f in found) == 3
+
+
+@pytest.mark.parametrize("lent", [False, True])
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\njunk"])
+def test_a_block_of_lines_of_a_few_bytes_is_parsed_in_portions(
+    lent: bool, ending: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them may be a reject, which takes a hundred times its size."""
+    monkeypatch.setattr("tokenmill.read.jsonl.MAX_BLOCK_LINES", 4)
+    for count in range(1, 14):
+        data = b"\n".join([b"%d" % n for n in range(count)]) + ending
+        way = ReadingWay(ring=Ring() if lent else None)
+        blocks = list(JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(), way).blocks(None))
+        assert sum(block.consumed for block in blocks) == len(data)
+        found = [block.parse() for block in blocks]
+        assert max(documents.lines for documents in found) <= 5  # a line without a newline comes on top
+        places = [reject.offset for documents in found for reject in documents.rejects]
+        (whole,) = [JsonlParser("text", None, 1000).parse_lines(data, 0)]
+        assert places == [reject.offset for reject in whole.rejects]
+        assert sum(documents.lines for documents in found) == whole.lines
+
+
+def test_a_megabyte_of_junk_takes_a_few_megabytes() -> None:
+    """Half a million lines that are rejected, in one block of the file."""
+    blocks = JsonlReader(opened(b"x\n" * (1 << 19)), Codec.PLAIN, Part(0), ReadOptions()).blocks(None)
+    assert {block.parse().records for block in blocks} == {MAX_BLOCK_LINES}

@@ -14,6 +14,7 @@ from tests.conftest import texts
 from tests.support.sources import opened, parse_found
 from tokenmill.config import ReadOptions
 from tokenmill.read import lines
+from tokenmill.read.block import ReadingWay
 from tokenmill.read.decompress import BrokenStreamError
 from tokenmill.read.jsonl import JsonlParser, JsonlReader, LinesBlock
 from tokenmill.read.lines import Break, Lines, cut_lines, line_start, lines_in_range, skip_bytes
@@ -32,7 +33,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lent_lines(data: bytes, ring: Ring) -> Iterator[Lines]:
     """The lines of a file, in buffers of the ring where they fit."""
-    reader = JsonlReader(opened(data), Codec.PLAIN, Part(0), ReadOptions(max_document_bytes=1000), ring)
+    reader = JsonlReader(
+        opened(data), Codec.PLAIN, Part(0), ReadOptions(max_document_bytes=1000), ReadingWay(ring=ring)
+    )
     for block in reader.blocks(None):
         assert isinstance(block, LinesBlock)
         assert (block.offset, block.consumed) == (block.lines.offset, block.lines.consumed)
@@ -165,7 +168,7 @@ def test_a_line_of_exactly_the_largest_size_is_a_document_and_a_byte_more_a_reje
 
     def read(line: bytes) -> Iterator[Documents]:
         source = opened(CODECS[codec](before + line + (b"\n" if ended else b"")))
-        reader = JsonlReader(source, codec, Part(0), options, Ring() if lent else None)
+        reader = JsonlReader(source, codec, Part(0), options, ReadingWay(ring=Ring() if lent else None))
         return (block.parse() for block in reader.blocks(None))
 
     found = list(read(LARGEST))

@@ -18,6 +18,7 @@ from tests.support.sources import opened, parquet_file
 from tokenmill.config import ReadOptions
 from tokenmill.errors import InputChangedError, UnreadableInputError
 from tokenmill.read import decompress, lines
+from tokenmill.read.block import ReadingWay
 from tokenmill.read.formats import open_reader
 from tokenmill.read.ring import Ring
 from tokenmill.read.sniff import inspect_file
@@ -294,7 +295,7 @@ def count_reads(inputs: MemoryStorage, file: InputFile, ring: Ring | None, good:
 
     inputs.watch = watch
     with open_input(inputs, file) as source:
-        for block in open_reader(source, file, Part(0), ReadOptions(), ring).blocks(None):
+        for block in open_reader(source, file, Part(0), ReadOptions(), ReadingWay(ring=ring)).blocks(None):
             assert block.parse().rejects == []
             block.release()
     return reads

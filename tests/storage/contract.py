@@ -119,6 +119,17 @@ class ReadingContract:
         assert found.readonly
         assert bytes(found[2:5]) == b"234"
 
+    @pytest.mark.parametrize(("start", "end"), [(0, 10), (0, 3), (3, 7), (9, 10), (5, 5), (0, 0), (10, 10)])
+    def test_a_stretch_of_an_opened_file_is_mapped(self, corpus: Reading, start: int, end: int) -> None:
+        with corpus.open("a.jsonl") as source:
+            found = source.map(start, end)
+        assert found.readonly
+        assert bytes(found) == b"0123456789"[start:end]  # also once the file is closed
+
+    def test_what_a_file_does_not_have_cannot_be_mapped(self, corpus: Reading) -> None:
+        with corpus.open("a.jsonl") as source, pytest.raises(OSError, match="shorter"):
+            source.map(5, 11)
+
     def test_a_hint_never_fails(self, corpus: Reading) -> None:
         for name in ("a.jsonl", "empty", "missing", "sub", "sub/missing"):
             for start, end in ((0, 5), (0, 1 << 40), (5, 0), (7, 7)):

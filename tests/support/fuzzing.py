@@ -17,7 +17,7 @@ from tests.support.sources import opened, opened_file
 from tokenmill.config import ReadOptions
 from tokenmill.read import decompress
 from tokenmill.read.arrow import ArrowReader
-from tokenmill.read.block import Block
+from tokenmill.read.block import Block, ReadingWay
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.formats import open_reader
 from tokenmill.read.jsonl import JsonlParser
@@ -190,7 +190,7 @@ def _outcome(found: list[Documents]) -> tuple[list[object], int]:
 
 def _check_source(source: Source, format_: Format, codec: Codec, ring: Ring | None = None) -> list[Documents]:
     file = InputFile(name="a", size=source.stat.size, fingerprint="", format=format_, codec=codec)
-    reader = open_reader(source, file, Part(0), OPTIONS, ring)
+    reader = open_reader(source, file, Part(0), OPTIONS, ReadingWay(ring=ring))
     found = [_parse(block) for block in reader.blocks(None)]
     for documents in found:
         balanced(documents)

@@ -25,6 +25,7 @@ from tests.support.fuzzing import (
     check_text,
 )
 from tests.support.sources import arrow_bytes, opened
+from tokenmill.read.block import ReadingWay
 from tokenmill.read.jsonl import JsonlReader, LinesBlock
 from tokenmill.read.lines import BOM
 from tokenmill.read.ring import Ring
@@ -72,7 +73,7 @@ def test_damaged_compressed_files_give_all_before_the_damage(
 
 @FEW
 @given(st.lists(st.binary(max_size=60), max_size=12), st.integers(1, 300), st.booleans())
-def test_lines_read_into_lent_buffers_are_those_read_in_the_ordinary_way(
+def test_lines_that_are_lent_or_mapped_are_those_read_in_the_ordinary_way(
     lines: list[bytes], cut: int, bom: bool
 ) -> None:
     """With tiny blocks and buffers, so that lines begin, end and do not fit everywhere; in two parts, cut anywhere."""
@@ -80,11 +81,14 @@ def test_lines_read_into_lent_buffers_are_those_read_in_the_ordinary_way(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenmill.read.lines.BLOCK_BYTES", 16)
         patch.setattr("tokenmill.read.ring.BUFFER_BYTES", 32)
+        patch.setattr("tokenmill.read.lines.MAP_BYTES", 40)
+        patch.setattr("tokenmill.read.lines.SEARCH_BYTES", 3)
         every = b""
         for part in (Part(0, 0, cut), Part(0, cut, None)):
-            lent = JsonlReader(source, Codec.PLAIN, part, OPTIONS, Ring())
+            lent = JsonlReader(source, Codec.PLAIN, part, OPTIONS, ReadingWay(ring=Ring()))
+            mapped = JsonlReader(source, Codec.PLAIN, part, OPTIONS, ReadingWay(mapped=True))
             ordinary = JsonlReader(source, Codec.PLAIN, part, OPTIONS)
-            assert read_whole(lent) == read_whole(ordinary)
+            assert read_whole(lent) == read_whole(mapped) == read_whole(ordinary)
             every += read_whole(lent)[0]
         text = b"\n".join(lines)
         assert every == (text if bom else text.removeprefix(BOM))  # of two marks only one is taken off

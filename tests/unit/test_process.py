@@ -19,13 +19,14 @@ from tokenmill.config import ReadOptions, SpecialTokens
 from tokenmill.encode import Tokenizer
 from tokenmill.errors import TokenizerError
 from tokenmill.read.block import Block
-from tokenmill.read.jsonl import JsonlParser, LinesBlock
+from tokenmill.read.jsonl import JsonlParser, LinesBlock, newlines
 from tokenmill.read.lines import Lines
 from tokenmill.read.parquet import ParquetReader
 from tokenmill.records import Documents, Ledger, Part, Reason, StageSeconds, TokenBatch
 from tokenmill.storage.memory import MemoryStorage
 from tokenmill.unit import process as processing
 from tokenmill.unit.process import EncodedBlock, PartBlock, Processor
+from tokenmill.unit.room import Unlimited
 
 
 def lines_block(
@@ -34,7 +35,8 @@ def lines_block(
     id_field: str | None = None,
     release: Callable[[], None] | None = None,
 ) -> LinesBlock:
-    return LinesBlock(offset, 17, Lines(offset, 17, data, release), JsonlParser("text", id_field, 1 << 20))
+    lines = Lines(offset, 17, data, release)
+    return LinesBlock(offset, 17, lines, newlines(data), JsonlParser("text", id_field, 1 << 20))
 
 
 def processor(
@@ -43,7 +45,7 @@ def processor(
     mode: SpecialTokens = SpecialTokens.PLAIN,
     batch_size: int = 100,
 ) -> Processor:
-    return Processor(mode, batch_size, tokenizer or tokenizer_of(), encoder or ByteEncoder())
+    return Processor(mode, batch_size, tokenizer or tokenizer_of(), encoder or ByteEncoder(), Unlimited())
 
 
 def process(data: bytes, *, id_field: str | None = None, **options: Any) -> EncodedBlock:

@@ -16,6 +16,7 @@ from tests.conftest import BOS, EOS, PAD, jsonl, texts
 from tests.support.units import Reports, StopError, stop_at, unit_job
 from tokenmill.concat import Packer
 from tokenmill.errors import LedgerError, OutputError
+from tokenmill.read.block import ReadingWay
 from tokenmill.read.ring import Ring
 from tokenmill.records import Ledger, StageSeconds
 from tokenmill.storage.memory import MemoryStorage
@@ -190,7 +191,7 @@ def test_blocks_are_read_into_the_buffers_of_a_ring_if_there_is_one() -> None:
             lent.append(size)
             return super().lend(size)
 
-    assert unit_job({"a.jsonl": texts("abc")}).run(ring=Watched()).ledger.documents == 1
+    assert unit_job({"a.jsonl": texts("abc")}).run(way=ReadingWay(ring=Watched())).ledger.documents == 1
     assert lent
 
 

@@ -6,7 +6,16 @@
 In Python, a job is Config(inputs=["corpus"], output="tokens", seq_len=4096).
 """
 
-from tokenmill.config.choices import AUTO, DEFAULT_TOKENIZER, ENGINES, EncoderChoice, Eos, SpecialTokens, Tail
+from tokenmill.config.choices import (
+    AUTO,
+    DEFAULT_TOKENIZER,
+    ENGINES,
+    EncoderChoice,
+    Eos,
+    InputAccess,
+    SpecialTokens,
+    Tail,
+)
 from tokenmill.config.groups import Actions, Config, ContentOptions, ReadOptions, RunOptions, resume_hint
 from tokenmill.config.kinds import parse_size
 from tokenmill.config.load import Settings, load_settings
@@ -23,6 +32,7 @@ __all__ = [
     "EncoderChoice",
     "Eos",
     "Heading",
+    "InputAccess",
     "Option",
     "ReadOptions",
     "RejectLimit",

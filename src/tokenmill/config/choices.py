@@ -32,6 +32,13 @@ class EncoderChoice(StrEnum):
     HUGGINGFACE = "huggingface"
 
 
+class InputAccess(StrEnum):
+    """How the bytes of plain files come into memory."""
+
+    BUFFERED = "buffered"
+    MMAP = "mmap"
+
+
 class Eos(Enum):
     """What `eos_token` can be apart from a token, and None for the tokenizer's own: no token at all."""
 

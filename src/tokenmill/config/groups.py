@@ -14,7 +14,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tokenmill.config.choices import AUTO, DEFAULT_TOKENIZER, ENGINES, EncoderChoice, Eos, SpecialTokens, Tail
+from tokenmill.config.choices import (
+    AUTO,
+    DEFAULT_TOKENIZER,
+    ENGINES,
+    EncoderChoice,
+    Eos,
+    InputAccess,
+    SpecialTokens,
+    Tail,
+)
 from tokenmill.config.kinds import (
     Choice,
     Directory,
@@ -115,6 +124,12 @@ class RunOptions(OptionGroup):
         None, WholeNumber(), _RUN, "processes of ultra, threads of extreme", default_text="80% of the cores"
     )
     batch_size: int = option(100, WholeNumber(), _RUN, "documents per encode call")
+    read: InputAccess = option(
+        InputAccess.BUFFERED,
+        Choice(tuple(InputAccess)),
+        _RUN,
+        "mmap copies nothing, but a file that is cut short kills the run; run it again to continue",
+    )
     prefetch_files: int = option(4, WholeNumber(least=0), _RUN, "files that ultra and extreme read ahead")
     max_memory: int | None = option(
         None,

@@ -9,6 +9,7 @@ from tokenmill.engines.machine import default_workers, machine_memory
 from tokenmill.errors import ConfigError
 from tokenmill.messages import size
 
+WINDOW_BYTES = 16 << 20  # what an ordinary file needs: zstd has 8 MiB up to level 19, xz as much up to level 6
 READ_AHEAD_BYTES = 64 * MB  # of each file: more than a disk gives while a worker does a block
 
 
@@ -28,11 +29,15 @@ def derive_budget(engine: type[Engine], config: Config, units: int = 1 << 30) ->
         spare = (total - cost.base - workers * cost.per_worker) // 2
         read_ahead = min(READ_AHEAD_BYTES, spare // max(1, config.prefetch_files))
     share = (total - cost.base - read_ahead * config.prefetch_files) // workers
+    spare = share - cost.per_worker
+    windows = max(WINDOW_BYTES, spare // 2)
     return Budget(
         total=total,
         engine=engine.name,
         workers=workers,
         worker_bytes=share,
+        worker_room=max(0, spare - windows),
+        windows=windows,
         read_ahead=read_ahead,
         requested=config.num_workers or 1,
         of_machine=config.max_memory is None,

@@ -55,6 +55,10 @@ class Budget:
     workers: int
     worker_bytes: int = 0
     """What each worker may use."""
+    worker_room: int = 0
+    """What that leaves beyond what an ordinary block takes: room for large documents, which workers share."""
+    windows: int | None = None
+    """How much of its output each decompressor may keep."""
     read_ahead: int = 0
     """Bytes of each of the next files that the kernel is asked to read ahead."""
     requested: int = 1

@@ -9,6 +9,7 @@ import numpy as np
 from tokenmill.encode import Encoder
 from tokenmill.engines.base import Engine, Monitor
 from tokenmill.engines.cost import SINGLE_BYTES, Cost
+from tokenmill.read.block import ReadingWay
 from tokenmill.records import TokenBatch
 from tokenmill.unit.run import UnitHooks, run_unit
 
@@ -20,7 +21,8 @@ class EnhancedEngine(Engine):
     cost = Cost(per_worker=SINGLE_BYTES)
 
     def run(self, encoder: Encoder, monitor: Monitor) -> None:
-        hooks = UnitHooks(checkpoint_batches=True)
+        way = ReadingWay(windows=self.assignment.budget.windows)
+        hooks = UnitHooks(way=way, checkpoint_batches=True)
         for unit in self.assignment.units:
             run_unit(self.assignment.setup, unit, OneAtATime(encoder), monitor.update, hooks)
 

@@ -24,9 +24,11 @@ from tokenmill.encode import Encoder
 from tokenmill.engines.base import Assignment, Engine, Monitor
 from tokenmill.engines.cost import BLOCK_BYTES, PROCESS_BYTES, THREAD_BYTES, Cost
 from tokenmill.engines.read_ahead import ReadAhead
+from tokenmill.read.block import ReadingWay
 from tokenmill.read.ring import Ring
 from tokenmill.records import Ledger, StageSeconds
 from tokenmill.unit.process import EncodedBlock, PartBlock
+from tokenmill.unit.room import ThreadRoom
 from tokenmill.unit.run import UnitHooks, run_unit
 
 BLOCKS_PER_THREAD = 3  # one that it works on, two that wait: for it, or for their turn
@@ -74,7 +76,12 @@ class _Pipeline:
         self._lock = threading.Lock()
         self._failed = False
         self._ahead = ReadAhead(assignment.setup.inputs, assignment.prefetch_files, assignment.budget.read_ahead)
-        self._hooks = UnitHooks(ordered_map=self._ordered_map, ring=Ring())
+        budget = assignment.budget
+        self._hooks = UnitHooks(
+            ordered_map=self._ordered_map,
+            way=ReadingWay(ring=Ring(), windows=budget.windows),
+            room=ThreadRoom(budget.workers * budget.worker_room),
+        )
         # How many blocks may be given to threads that have no unit: to each one to work on and one that waits.
         self._help = threading.Semaphore(0)
 
@@ -123,6 +130,7 @@ class _Pipeline:
                     pending.append(_done(function(item)))
                 else:
                     yield function(item)
+                del item  # or one of any size would be held while the next one is read
                 while pending and (pending[0].done() or sum(f.done() for f in pending) >= BLOCKS_PER_THREAD - 1):
                     yield pending.popleft().result()
             while pending:

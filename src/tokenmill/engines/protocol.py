@@ -17,6 +17,10 @@ class WorkerSetup:
     encoder: EncoderChoice
     memory: int
     """The worker's share."""
+    room: int
+    """What of it is room for large documents."""
+    windows: int | None
+    """How much of its output a decompressor may keep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tokenmill.encode import Encoder
 from tokenmill.engines.base import Engine, Monitor
 from tokenmill.engines.cost import SINGLE_BYTES, Cost
-from tokenmill.unit.run import run_unit
+from tokenmill.read.block import ReadingWay
+from tokenmill.unit.run import UnitHooks, run_unit
 
 
 class StreamingEngine(Engine):
@@ -15,5 +16,6 @@ class StreamingEngine(Engine):
     cost = Cost(per_worker=SINGLE_BYTES)
 
     def run(self, encoder: Encoder, monitor: Monitor) -> None:
+        hooks = UnitHooks(way=ReadingWay(windows=self.assignment.budget.windows))
         for unit in self.assignment.units:
-            run_unit(self.assignment.setup, unit, encoder, monitor.update)
+            run_unit(self.assignment.setup, unit, encoder, monitor.update, hooks)

@@ -42,6 +42,10 @@ _ONE_THREAD = {"FASTOKENS_BPE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", 
 _PROGRAM = "from tokenmill.engines.worker import main; main({connection}, {setup})"
 # A terminal sends these to every process of the group, but it is the parent that ends the workers.
 _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM)
+_HINTS = {
+    -signal.SIGKILL: " (out of memory?)",
+    -signal.SIGBUS: " (a file that was mapped by --read mmap, and cut short meanwhile?)",
+}
 STOP_SECONDS = 0.5
 POLL_SECONDS = 0.1
 
@@ -90,8 +94,15 @@ class _Pool:
         self._ahead = ReadAhead(assignment.setup.inputs, assignment.prefetch_files, assignment.budget.read_ahead)
         # In a file, not down the socket: it holds the tokenizer, and a send of megabytes would wait for the worker.
         self._setup = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the pool, see close
-        setup, share = assignment.setup, assignment.budget.worker_bytes
-        pickle.dump(WorkerSetup(setup=setup, encoder=assignment.encoder, memory=share), self._setup)
+        budget = assignment.budget
+        setup = WorkerSetup(
+            setup=assignment.setup,
+            encoder=assignment.encoder,
+            memory=budget.worker_bytes,
+            room=budget.worker_room,
+            windows=budget.windows,
+        )
+        pickle.dump(setup, self._setup)
         self._setup.flush()
         workers = min(assignment.budget.workers, len(assignment.units))
         self._workers = [self._start(index) for index in range(workers)]
@@ -171,7 +182,7 @@ class _Pool:
         if not worker.ready and code != -signal.SIGKILL:
             raise WorkerError(f"a worker {how} before it was ready: see its message above, or try --engine extreme")
         assert worker.attempt is not None
-        hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+        hint = _HINTS.get(code, "")
         self._attempts.fail(worker.attempt, f"its worker {how}{hint}")
         self._replace(worker)
 

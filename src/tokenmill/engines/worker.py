@@ -10,6 +10,7 @@ import gc
 import os
 import pickle
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from tokenmill.config import EncoderChoice
@@ -17,7 +18,9 @@ from tokenmill.encode import Encoder, load_encoder
 from tokenmill.engines.machine import current_memory
 from tokenmill.engines.protocol import Done, Failed, Ready, Retire, Task, UnitReport, WorkerSetup
 from tokenmill.errors import Interrupted, TokenizerError
+from tokenmill.read.block import ReadingWay
 from tokenmill.records import Ledger, StageSeconds
+from tokenmill.unit.room import ProcessRoom
 from tokenmill.unit.run import UnitHooks, run_unit
 from tokenmill.unit.setup import UnitSetup
 
@@ -73,6 +76,9 @@ def main(connection_descriptor: int, setup_descriptor: int) -> None:
     size = os.fstat(setup_descriptor).st_size
     given: WorkerSetup = pickle.loads(os.pread(setup_descriptor, size, 0))  # from our own parent, by a descriptor
     setup = given.setup
+    # The file that the setup came in is the one that all workers inherit, and so can lock.
+    room = ProcessRoom(setup_descriptor, given.room)
+    hooks = UnitHooks(way=ReadingWay(windows=given.windows), room=room)
     try:
         encoder = _guess_encoder(given)
         connection.send(Ready())
@@ -81,7 +87,7 @@ def main(connection_descriptor: int, setup_descriptor: int) -> None:
             try:
                 if encoder is None or encoder.name != task.encoder:
                     encoder = load_encoder(setup.tokenizer, task.encoder, setup.options.special_tokens_in_text)
-                connection.send(_run(setup, task, encoder, _Reporter(connection, given.memory)))
+                connection.send(_run(setup, task, encoder, _Reporter(connection, given.memory), hooks))
             except (Interrupted, EOFError, ConnectionError):
                 return
             except Exception as error:
@@ -90,10 +96,9 @@ def main(connection_descriptor: int, setup_descriptor: int) -> None:
         return  # the parent is done, or gone
 
 
-def _run(setup: UnitSetup, task: Task, encoder: Encoder, reporter: _Reporter) -> Done | Retire:
+def _run(setup: UnitSetup, task: Task, encoder: Encoder, reporter: _Reporter, hooks: UnitHooks) -> Done | Retire:
     try:
-        hooks = UnitHooks(checkpointed=reporter.checkpointed)
-        run_unit(setup, task.unit, encoder, reporter.update, hooks)
+        run_unit(setup, task.unit, encoder, reporter.update, replace(hooks, checkpointed=reporter.checkpointed))
     except _RetireError:
         return Retire()
     reporter.flush()

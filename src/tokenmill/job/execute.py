@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tokenmill.config import AUTO, Config, resume_hint
+from tokenmill.config import AUTO, Config, InputAccess, resume_hint
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.engines.auto import choose_engine
 from tokenmill.engines.base import Assignment
@@ -23,6 +23,7 @@ from tokenmill.engines.cost import Budget
 from tokenmill.engines.registry import engine_class
 from tokenmill.errors import ConfigError, Interrupted, OutputError, TokenmillError
 from tokenmill.job.complete import complete_job, too_many_rejects
+from tokenmill.job.mapped import noted
 from tokenmill.job.prepare import Job, open_job
 from tokenmill.job.progress import Meter, Timeline
 from tokenmill.messages import counted, printable, size
@@ -99,7 +100,7 @@ def run_planned(
         with closing(engine_class(budget.engine)(_assignment(job, pending, budget))) as engine:
             engine.warm_up()
             encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
-            with job.underway():
+            with job.underway(), noted(job.store, mapped=config.read is InputAccess.MMAP):
                 job.receipts.reset(_to_undo(job, pending))
                 with Timeline(meter, storage), (display or nullcontext)(meter):
                     engine.run(encoder, _RunMonitor(job, budget, meter, stop))

@@ -13,7 +13,7 @@ from itertools import groupby
 
 import msgspec
 
-from tokenmill.config import Config, ContentOptions, resume_hint
+from tokenmill.config import Config, ContentOptions, InputAccess, resume_hint
 from tokenmill.encode import Tokenizer
 from tokenmill.errors import DifferentJobError, OutputError
 from tokenmill.messages import printable
@@ -64,6 +64,7 @@ class Job:
             tokenizer=self.tokenizer,
             inputs=self.inputs,
             receipts=self.receipts,
+            mapped=self.config.read is InputAccess.MMAP,
             resume_hint=self.resume_hint,
         )
 

@@ -30,6 +30,7 @@ LOGS = "logs"
 LOCK = f"{LOGS}/lock"
 TIMELINE = f"{LOGS}/timeline.jsonl"
 INPUTS = f"{LOGS}/inputs"
+MAPPED = f"{LOGS}/mapped"
 """Where the inputs were when the job ran last, for `verify`."""
 
 ROWS, DOCUMENTS, IDS = ".npy", ".docs.npy", ".ids.jsonl"

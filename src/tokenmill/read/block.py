@@ -11,7 +11,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tokenmill.read.ring import Ring
 from tokenmill.records import Documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingWay:
+    """How bytes come from a file. It cannot change what is read."""
+
+    ring: Ring | None = None
+    """Blocks are lent from it; otherwise each is a bytes object."""
+    mapped: bool = False
+    """Plain files are mapped into memory, not read."""
+    windows: int | None = None
+    """The most bytes that a decompressor may keep of its output, to copy from; None: as many as the file asks for."""
+
+
+READ_PLAINLY = ReadingWay()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +38,11 @@ class Block(ABC):
 
     offset: int
     consumed: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes before it is parsed, about."""
+        return 0
 
     @abstractmethod
     def parse(self) -> Documents:

@@ -8,6 +8,7 @@ becoming gigabytes in one call.
 from __future__ import annotations
 
 import bz2
+import errno
 import lzma
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -20,6 +21,7 @@ if sys.version_info >= (3, 14):  # no mutant: one version runs the tests
 else:
     from backports import zstd
 
+from tokenmill.messages import size
 from tokenmill.records import Codec, Reason
 from tokenmill.storage.base import Source
 
@@ -27,6 +29,7 @@ from tokenmill.storage.base import Source
 # to stay in the cache until the pieces are joined.
 INPUT_BYTES = 64 << 10  # no mutant: only speed and memory depend on it
 OUTPUT_BYTES = 256 << 10  # no mutant: only speed and memory depend on it
+MIN_WINDOW_LOG, MAX_WINDOW_LOG = 10, 31
 
 
 class BrokenStreamError(Exception):
@@ -36,6 +39,17 @@ class BrokenStreamError(Exception):
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+
+
+class TooLargeWindowError(OSError):
+    """The file asks for more memory to decompress it than there is; nothing is wrong with it."""
+
+    def __init__(self, codec: Codec, windows: int) -> None:
+        super().__init__(
+            errno.ENOMEM,
+            f"it was compressed by {codec} with a window larger than the {size(windows)} that the memory budget "
+            "leaves for one: raise --max-memory, lower --num-workers, or compress it again with a smaller window",
+        )
 
 
 class _Decompressor(Protocol):
@@ -48,21 +62,32 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-def _gunzip() -> _Decompressor:
+def _gunzip(windows: int | None) -> _Decompressor:  # noqa: ARG001 - its window is never more than 32 KiB
     return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
-def _unzstd() -> _Decompressor:
+def _unzstd(windows: int | None) -> _Decompressor:
     # Public dumps are written with windows of up to 2 GiB (`zstd --long=31`), which the default refuses.
-    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 31})
+    log = MAX_WINDOW_LOG if windows is None else min(MAX_WINDOW_LOG, max(MIN_WINDOW_LOG, windows.bit_length() - 1))
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: log})
 
 
-_NEW: dict[Codec, Callable[[], _Decompressor]] = {
+def _bunzip2(windows: int | None) -> _Decompressor:  # noqa: ARG001 - its blocks are never more than 900 kB
+    return bz2.BZ2Decompressor()
+
+
+def _unxz(windows: int | None) -> _Decompressor:
+    return lzma.LZMADecompressor(memlimit=windows)
+
+
+_NEW: dict[Codec, Callable[[int | None], _Decompressor]] = {
     Codec.GZIP: _gunzip,
     Codec.ZSTD: _unzstd,
-    Codec.BZIP2: bz2.BZ2Decompressor,
-    Codec.XZ: lzma.LZMADecompressor,
+    Codec.BZIP2: _bunzip2,
+    Codec.XZ: _unxz,
 }
+_OVER_THE_WINDOW = ("Frame requires too much memory", "Memory usage limit exceeded")
+"""How the libraries of zstd and xz say it: they have no error of its own for it."""
 # The stubs of isal declare its exception class as an instance.
 _ISAL_ERROR = cast(type[Exception], igzip_lib.IsalError)
 _ERRORS: tuple[type[Exception], ...] = (
@@ -75,8 +100,11 @@ _ERRORS: tuple[type[Exception], ...] = (
 )
 
 
-def pieces(file: Source, codec: Codec) -> Iterator[bytes]:
-    """The decompressed bytes of an open file. Raises BrokenStreamError where they end before they should."""
+def pieces(file: Source, codec: Codec, windows: int | None = None) -> Iterator[bytes]:
+    """The decompressed bytes of an open file. Raises BrokenStreamError where they end before they should.
+
+    `windows`: how much of its output a decompressor may keep; a file that needs more is a TooLargeWindowError.
+    """
     if codec is Codec.PLAIN:
         while data := file.read(4 * OUTPUT_BYTES):
             yield data
@@ -90,18 +118,22 @@ def pieces(file: Source, codec: Codec) -> Iterator[bytes]:
                     raise BrokenStreamError(Reason.TRUNCATED_FILE, f"the file holds no {codec} data")
                 return
         start = file.tell() - len(rest)
-        rest = yield from _member(file, codec, start, rest, member)
+        rest = yield from _member(file, codec, start, rest, member, windows)
         member += 1
 
 
-def _member(file: Source, codec: Codec, start: int, data: bytes, member: int) -> Generator[bytes, None, bytes]:
+def _member(
+    file: Source, codec: Codec, start: int, data: bytes, member: int, windows: int | None
+) -> Generator[bytes, None, bytes]:
     """One member or frame; returns the bytes behind it."""
-    decompressor = _NEW[codec]()
+    decompressor = _NEW[codec](windows)
     given, last = 0, start
     while not decompressor.eof:
         try:
             output = decompressor.decompress(data, OUTPUT_BYTES)
         except _ERRORS as error:
+            if windows is not None and any(text in str(error) for text in _OVER_THE_WINDOW):
+                raise TooLargeWindowError(codec, windows) from error
             yield from _salvage(file, codec, start, last, given)
             raise _corrupt(codec, start, member, error) from error
         data = b""
@@ -132,7 +164,7 @@ def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> I
     lost: the last byte of the data is out before its checksum is in. Only bzip2 checks a block together with its last
     byte, and keeps that to itself.
     """
-    decompressor = _NEW[codec]()
+    decompressor = _NEW[codec](None)
     inputs = _again(file, start, last)
     done, data = 0, b""
     saved = bytearray()

@@ -11,9 +11,8 @@ from importlib import import_module
 from typing import assert_never
 
 from tokenmill.config import ReadOptions
-from tokenmill.read.block import Reader
+from tokenmill.read.block import READ_PLAINLY, Reader, ReadingWay
 from tokenmill.read.fields import absent_from_records, have_fields, records_of
-from tokenmill.read.ring import Ring
 from tokenmill.records import AbsentField, Codec, Format, InputFile, Part
 from tokenmill.storage.base import Reading, Source
 
@@ -52,7 +51,9 @@ def preload(format_: Format) -> None:
         import_module(f"tokenmill.read.{format_}")  # no mutant: only speed depends on it
 
 
-def open_reader(source: Source, file: InputFile, part: Part, options: ReadOptions, ring: Ring | None = None) -> Reader:
+def open_reader(
+    source: Source, file: InputFile, part: Part, options: ReadOptions, way: ReadingWay = READ_PLAINLY
+) -> Reader:
     """The reader for a part, by the format of its file."""
     # Imported here: pyarrow takes 60 MB and 0.2 s, which a JSONL corpus need not pay.
     if file.format is Format.PARQUET:
@@ -66,11 +67,11 @@ def open_reader(source: Source, file: InputFile, part: Part, options: ReadOption
     if file.format is Format.TEXT:
         from tokenmill.read.text import TextReader
 
-        return TextReader(source, file.codec, options)
+        return TextReader(source, file.codec, options, way)
     if file.format is Format.JSONL:
         from tokenmill.read.jsonl import JsonlReader
 
-        return JsonlReader(source, file.codec, part, options, ring)
+        return JsonlReader(source, file.codec, part, options, way)
     assert_never(file.format)
 
 

@@ -2,6 +2,7 @@
 
     bytes ─lines─> blocks of whole lines ─> msgspec decodes a block in one call
                                             └ a block with a bad line: line by line
+    `--read mmap`: the blocks of a plain file are slices of its map, and nothing is copied
 
 `decode_lines` reads JSON values and takes a newline for any other white space, so two lines that break a record
 between them may come out as two records. The fast path therefore holds only where every newline stands between
@@ -11,15 +12,17 @@ between them may come out as two records. The fast path therefore holds only whe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tokenmill.config import ReadOptions
-from tokenmill.read.block import Block
+from tokenmill.read.block import READ_PLAINLY, Block, ReadingWay
 from tokenmill.read.decompress import pieces
 from tokenmill.read.lines import (
     BOM,
@@ -29,52 +32,71 @@ from tokenmill.read.lines import (
     lend_lines,
     line_start,
     lines_in_range,
+    map_lines,
     skip_bytes,
     too_large,
 )
-from tokenmill.read.ring import Ring
 from tokenmill.records import PREVIEW_BYTES, Codec, Documents, Part, Reason, Reject
 from tokenmill.storage.base import Source
 
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
+# A line that is not a record becomes a reject of some 300 bytes: a block of junk would be half a million of them.
+MAX_BLOCK_LINES = 1 << 15
+
 
 class JsonlReader:
-    """Reads one part of a JSON Lines file.
-
-    `ring`: blocks are lent from it; otherwise each is a bytes object.
-    """
+    """Reads one part of a JSON Lines file."""
 
     def __init__(
-        self, source: Source, codec: Codec, part: Part, options: ReadOptions, ring: Ring | None = None
+        self, source: Source, codec: Codec, part: Part, options: ReadOptions, way: ReadingWay = READ_PLAINLY
     ) -> None:
         self._source = source
         self._codec = codec
         self._part = part
         self._limit = options.max_document_bytes
-        self._ring = ring
+        self._way = way
         self._parser = JsonlParser(options.text_field, options.id_field, options.max_document_bytes)
 
     def blocks(self, offset: int | None) -> Iterator[Block]:
-        for found in self._stretches(offset):
-            if isinstance(found, Lines):
-                yield LinesBlock(found.offset, found.consumed, found, self._parser)
-            else:
-                yield BrokenLinesBlock(found.offset, found.consumed, found, self._parser)
+        # Not a loop: its variable would hold a block of any size while the next one is read.
+        return chain.from_iterable(map(self._blocks_of, self._stretches(offset)))
+
+    def _blocks_of(self, found: Lines | Break) -> Iterable[Block]:
+        if isinstance(found, Break):
+            return [BrokenLinesBlock(found.offset, found.consumed, found, self._parser)]
+        ends = newlines(found.data)
+        if len(ends) <= MAX_BLOCK_LINES:
+            return [LinesBlock(found.offset, found.consumed, found, ends, self._parser)]
+        return self._portions(found, ends)
+
+    def _portions(self, found: Lines, ends: npt.NDArray[np.int64]) -> Iterator[Block]:
+        """Lines of a few bytes, so many at a time; copied, for the memory they lie in is lent as a whole."""
+        data, size = bytes(found.data), len(found.data)
+        if found.release is not None:
+            found.release()
+        start, consumed = 0, found.consumed
+        for last in range(MAX_BLOCK_LINES - 1, len(ends) + MAX_BLOCK_LINES - 1, MAX_BLOCK_LINES):
+            stop = int(ends[last]) + 1 if last < len(ends) - 1 else size
+            lines = Lines(found.offset + start, consumed, data[start:stop])
+            yield LinesBlock(lines.offset, consumed, lines, newlines(lines.data), self._parser)
+            start, consumed = stop, 0
 
     def _stretches(self, offset: int | None) -> Iterator[Lines | Break]:
         source = self._source
         if self._codec is not Codec.PLAIN:
             position = offset or 0
-            data = skip_bytes(pieces(source, self._codec), position)
-            yield from cut_lines(data, position, self._limit, source.tell, self._ring)
+            data = skip_bytes(pieces(source, self._codec, self._way.windows), position)
+            yield from cut_lines(data, position, self._limit, source.tell, self._way.ring)
             return
         position = line_start(source, self._part) if offset is None else offset
-        if self._ring is not None:
-            position = yield from lend_lines(source, position, self._part.end, self._ring)
+        if self._way.mapped:
+            position = yield from map_lines(source, position, self._part.end)
+        elif self._way.ring is not None:
+            position = yield from lend_lines(source, position, self._part.end, self._way.ring)
         source.seek(position)
         data = lines_in_range(source, position, self._part.end)
-        yield from cut_lines(data, position, self._limit, source.tell, self._ring)
+        yield from cut_lines(data, position, self._limit, source.tell, self._way.ring)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +104,22 @@ class LinesBlock(Block):
     """Whole lines."""
 
     lines: Lines
+    ends: npt.NDArray[np.int64]
+    """Where its newlines are."""
     parser: JsonlParser
 
+    @property
+    def size(self) -> int:
+        return len(self.lines.data)
+
     def parse(self) -> Documents:
-        return self.parser.parse(self.lines.data, self.offset)
+        return self.parser.parse(self.lines.data, self.offset, self.ends)
 
     def parse_plainly(self) -> Documents:
         return self.parser.parse_lines(bytes(self.lines.data), self.offset)
 
     def offsets_of(self, records: Sequence[int]) -> list[int]:
-        ends = np.flatnonzero(np.frombuffer(self.lines.data, np.uint8) == _NEWLINE)
-        starts = np.concatenate([[0], ends + 1]) + self.offset
+        starts = np.concatenate([[0], self.ends + 1]) + self.offset
         return [int(starts[record]) for record in records]
 
     def release(self) -> None:
@@ -121,14 +148,16 @@ class JsonlParser:
         self._limit = limit
         self._decoder = msgspec.json.Decoder(_record_type(self._text_path, self._id_path))
 
-    def parse(self, data: bytes | memoryview, offset: int) -> Documents:
-        if len(data) <= self._limit and (documents := self._parse_fast(data)) is not None:
+    def parse(self, data: bytes | memoryview, offset: int, ends: npt.NDArray[np.int64] | None = None) -> Documents:
+        """`ends`: where the newlines are, if that is known."""
+        ends = newlines(data) if ends is None else ends
+        if len(data) <= self._limit and (documents := self._parse_fast(data, ends)) is not None:
             return documents
         return self.parse_lines(bytes(data), offset)
 
-    def _parse_fast(self, data: bytes | memoryview) -> Documents | None:
+    def _parse_fast(self, data: bytes | memoryview, ends: npt.NDArray[np.int64]) -> Documents | None:
         """All lines at once, or None where a line needs a closer look."""
-        lines = _aligned_lines(data)
+        lines = _aligned_lines(data, ends)
         if lines is None:
             return None
         try:
@@ -274,12 +303,15 @@ def _json_type(value: object) -> str:
     return names[type(value)]
 
 
-def _aligned_lines(data: bytes | memoryview) -> int | None:
+def newlines(data: bytes | memoryview) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+
+
+def _aligned_lines(data: bytes | memoryview, ends: npt.NDArray[np.int64]) -> int | None:
     """How many lines there are, or None unless every newline but the last stands between `}` and `{`."""
     view = np.frombuffer(data, np.uint8)
     if view[0] != _OPEN:
         return None
-    ends = np.flatnonzero(view == _NEWLINE)
     closed = bool(view[-1] == _NEWLINE)
     inner = ends[:-1] if closed else ends
     if not (view[inner + 1] == _OPEN).all():

@@ -59,6 +59,10 @@ class RowsBlock(Block):
     batch: pa.RecordBatch
     options: ReadOptions
 
+    @property
+    def size(self) -> int:
+        return int(self.batch.nbytes)
+
     def parse(self) -> Documents:
         count = self.batch.num_rows
         result = Documents(texts=[], numbers=[], document_ids=None, records=count, lines=count)

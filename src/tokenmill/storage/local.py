@@ -69,9 +69,7 @@ class LocalStorage:
 
     def map(self, name: str) -> memoryview:
         with self.open(name) as file:
-            if not file.stat.size:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return file.map(0, file.stat.size)
 
     def prefetch(self, name: str, start: int, end: int) -> None:
         with suppress(OSError, AttributeError):  # which not every system has
@@ -209,6 +207,16 @@ class LocalSource(io.FileIO):
         while len(found) < size and (data := super().read(size - len(found))):
             found += data
         return bytes(found)
+
+    def map(self, start: int, end: int) -> memoryview:
+        if start >= end:
+            return memoryview(b"")
+        begin = start - start % mmap.ALLOCATIONGRANULARITY
+        try:
+            mapped = mmap.mmap(self.fileno(), end - begin, access=mmap.ACCESS_READ, offset=begin)
+        except ValueError as error:  # which is how it says that the file is shorter
+            raise OSError(errno.EIO, "the file is shorter than it was") from error
+        return memoryview(mapped)[start - begin :]
 
     @cached_property
     def stat(self) -> Stat:

@@ -312,6 +312,12 @@ class MemorySource(io.BytesIO):
         self._before_read()
         return super().readinto(buffer)
 
+    def map(self, start: int, end: int) -> memoryview:
+        self._before_read()
+        if end > self.stat.size:
+            raise _error(errno.EIO, "the file is shorter than it was")
+        return memoryview(self.getvalue())[start:end]
+
 
 class MemoryLog(io.RawIOBase):
     """A file opened to be added to."""

@@ -18,6 +18,7 @@ from tokenmill.encode.encoder import check_ids
 from tokenmill.encode.special import ForgeryFinder, SpecialTokenFinder
 from tokenmill.read.block import Block
 from tokenmill.records import PREVIEW_BYTES, Documents, Ledger, Reason, Reject, StageSeconds, TokenBatch
+from tokenmill.unit.room import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,14 @@ class EncodedBlock:
 class Processor:
     """Parses and encodes the blocks of a job."""
 
-    def __init__(self, mode: SpecialTokens, batch_size: int, tokenizer: Tokenizer, encoder: Encoder) -> None:
+    def __init__(
+        self, mode: SpecialTokens, batch_size: int, tokenizer: Tokenizer, encoder: Encoder, room: Room
+    ) -> None:
         self._mode = mode
         self._batch_size = batch_size
         self._tokenizer = tokenizer
         self._encoder = encoder
+        self._room = room
         self._special = SpecialTokenFinder(tokenizer.special)
         matched = mode is SpecialTokens.MATCH
         self._forgeries = None if matched else ForgeryFinder(tokenizer.reserved, tokenizer.vocab_size)
@@ -67,6 +71,10 @@ class Processor:
 
     def __call__(self, found: PartBlock) -> EncodedBlock:
         """A pure function of the block: any thread may run it, in any order."""
+        with self._room.hold(found.block.size):
+            return self._process(found)
+
+    def _process(self, found: PartBlock) -> EncodedBlock:
         block = found.block
         begun = thread_time()
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import thread_time
 from typing import Protocol
 
@@ -22,13 +22,14 @@ from tokenmill.encode import Encoder
 from tokenmill.errors import InputChangedError, OutputError, UnreadableInputError
 from tokenmill.output import layout
 from tokenmill.output.schema import Checkpoint, Receipt
+from tokenmill.read.block import READ_PLAINLY, ReadingWay
 from tokenmill.read.formats import open_reader
-from tokenmill.read.ring import Ring
 from tokenmill.read.source import open_input
 from tokenmill.records import EMPTY, PackedRows, Part, Partial, StageSeconds, Unit
 from tokenmill.unit.checkpoint import Position, beginning
 from tokenmill.unit.process import EncodedBlock, PartBlock, Processor
 from tokenmill.unit.reported import Reported, Update
+from tokenmill.unit.room import Room, Unlimited
 from tokenmill.unit.setup import UnitSetup
 from tokenmill.write.chunks import ChunkWriter
 from tokenmill.write.rejects import RejectsWriter
@@ -46,13 +47,15 @@ class OrderedMap(Protocol):
 class UnitHooks:
     """How an engine has its units run. Nothing of it can change a byte of the output.
 
-    `ordered_map` applies parsing and encoding to blocks; `ring` lends the buffers that blocks lie in;
+    `ordered_map` applies parsing and encoding to blocks; `way` says how blocks are read; `room` is asked before a
+    large one is encoded;
     `checkpoint_batches` makes a checkpoint after every batch of documents, not only after every chunk; `checkpointed`
     is called after each, and may raise to leave the unit there.
     """
 
     ordered_map: OrderedMap = map
-    ring: Ring | None = None
+    way: ReadingWay = READ_PLAINLY
+    room: Room = field(default_factory=Unlimited)
     checkpoint_batches: bool = False
     checkpointed: Callable[[], None] = lambda: None
 
@@ -71,7 +74,7 @@ def run_unit(setup: UnitSetup, unit: Unit, encoder: Encoder, update: Update, hoo
 
     A file that cannot be read leaves nothing behind: the unit is done again without it, and the receipt names it.
     """
-    process = Processor(setup.options.special_tokens_in_text, setup.batch_size, setup.tokenizer, encoder)
+    process = Processor(setup.options.special_tokens_in_text, setup.batch_size, setup.tokenizer, encoder, hooks.room)
     missing: dict[int, str] = {}
     while True:
         reported = Reported(update)
@@ -176,13 +179,15 @@ class UnitRun:
 
     def _part_blocks(self, index: int, part: Part, offset: int | None) -> Iterator[PartBlock]:
         file = self._unit.files[index]
+        way = replace(self._hooks.way, mapped=self._setup.mapped)
         with open_input(self._setup.inputs, file) as source:
-            blocks = open_reader(source, file, part, self._setup.options, self._hooks.ring).blocks(offset)
+            blocks = open_reader(source, file, part, self._setup.options, way).blocks(offset)
             while True:
                 begun = thread_time()
                 if (block := next(blocks, None)) is None:
                     break
                 yield PartBlock(index, block, thread_time() - begun)
+                del block  # or one of any size would be held while the next one is read
 
     # concat, write, checkpoint
 

@@ -19,5 +19,7 @@ class UnitSetup:
     tokenizer: Tokenizer
     inputs: Reading
     receipts: Receipts
+    mapped: bool = False
+    """Whether plain files are mapped into memory, not read."""
     resume_hint: str
     """What to do after an error that is not the unit's fault."""
