@@ -67,6 +67,11 @@ class Reason(StrEnum):
     TRUNCATED_FILE = "truncated_file"
     CORRUPT_FILE = "corrupt_file"
 
+    @property
+    def is_damage(self) -> bool:
+        """Whether the file is at fault, so that nobody knows what else it held."""
+        return self in (Reason.TRUNCATED_FILE, Reason.CORRUPT_FILE)
+
 
 class InputFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One input, by its name below the input root; `problem` says why it could not be read when it was planned."""
@@ -137,6 +142,21 @@ class Unit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {part.file: file.name for part, file in zip(self.parts, self.files, strict=True)}
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is missing where a file is damaged, as far as it can be told.
+
+    `rows` are those that the file says it has there; `unread_bytes` are those of the file that nobody could make sense
+    of.
+    """
+
+    rows: int | None = None
+    unread_bytes: int | None = None
+
+
+NO_LOSS = Loss()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
     """One record that was left out, or (`records` 0 or many) a stretch of a file that could not be read.
@@ -150,6 +170,7 @@ class Reject:
     detail: str
     head: bytes = b""
     records: int = 1
+    loss: Loss = NO_LOSS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -249,6 +270,22 @@ class ChunkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     xxh3: str
     docs_xxh3: str
     ids_xxh3: str | None = None
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is wrong with a part of a file: the first place, how many there are, and what is missing in all of them.
+
+    `record` counts from 0 at the start of the part. What cannot be told is None.
+    """
+
+    part: Count
+    reason: Reason
+    detail: str
+    record: Count
+    offset: Count
+    places: Count
+    lost_rows: Count | None
+    unread_bytes: Count | None
 
 
 class Partial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -27,14 +28,33 @@ def test_a_finished_job_says_so(job: list[str], capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("already complete, nothing to do\n")
 
 
-def test_damaged_input_is_told_at_the_end_however_few_rejects_it_makes(
-    job: list[str], inputs: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_damaged_file_is_exit_code_3_and_named_with_the_way_out_even_if_quiet(
+    job: list[str], inputs: Path, capfd: pytest.CaptureFixture[str], quiet: bool
 ) -> None:
     whole = gzip.compress(texts(*map(str, range(50_000))))
-    (inputs / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
-    assert main(job) == 0
+    (inputs / "cut\x1b.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    for _ in range(2):  # the second time it is complete already, and lacks the same
+        assert main([*job, *(["--quiet"] if quiet else [])]) == 3
+        said = capfd.readouterr()
+        assert r"error: damaged: cut\x1b.jsonl.gz (truncated_file at record " in said.err
+        assert "the file was cut off; how much is missing cannot be told)" in said.err
+        assert "replace them with whole copies and start over with --overwrite" in said.err
+        assert "\x1b" not in said.err
+        assert re.search(r"^files +2 \(1 damaged\)$", said.out, re.MULTILINE) or quiet
+
+
+def test_of_many_damaged_files_some_are_named(
+    job: list[str], inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for n in range(23):
+        (inputs / f"{n:02}.jsonl.gz").write_bytes(gzip.compress(texts("text"))[:-3])
+    assert main([*job, "--max-rejects", "100%"]) == 3
     said = capfd.readouterr()
-    assert "some input is damaged (truncated_file 1): what could not be read of it is not in the output" in said.err
+    assert said.out.startswith("complete, except for 23 damaged files\n")
+    assert said.err.count("damaged: ") == 20
+    assert "3 more are named in manifest.json; what could not be read" in said.err
+    assert len(json.loads((tmp_path / "out" / "manifest.json").read_text())["damaged"]) == 23
 
 
 def test_too_many_rejects_are_exit_code_3(

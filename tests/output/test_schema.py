@@ -19,6 +19,7 @@ from tokenmill.config.option import options_of
 from tokenmill.output import schema
 from tokenmill.output.schema import (
     Catalog,
+    DamagedFile,
     LineReject,
     PartEntry,
     Receipt,
@@ -43,11 +44,19 @@ from tokenmill.output.schema import (
     to_line,
     to_text,
 )
-from tokenmill.records import Codec, Format, InputFile, Ledger, Part, Partial, Unit
+from tokenmill.records import Codec, Damage, Format, InputFile, Ledger, Part, Partial, Reason, Unit
 
 NOT_UNICODE = os.fsdecode(b"caf\xe9 \xff.jsonl")
 REJECT: dict[str, Any] = {"reason": "broken_json", "detail": "no", "records": 1, "head": "x"}
 PART = PartEntry(file=1, start=2, end=None, first_record=None, lines=3)
+LOST: dict[str, Any] = {
+    "reason": Reason.CORRUPT_FILE,
+    "detail": "no",
+    "places": 2,
+    "lost_rows": None,
+    "unread_bytes": 5,
+}
+DAMAGE = Damage(part=1, record=0, offset=3, **LOST)
 
 STORED = [
     stored_job().options,
@@ -63,8 +72,10 @@ STORED = [
     Partial(tokens=1, documents=2, ids_bytes=3),
     receipt_of(),
     receipt_of(chunks=(chunk_entry(), chunk_entry(1)), rejects_bytes=9, rejects_xxh3="d", missing={0: "gone", 12: ""}),
-    checkpoint_of(),
+    checkpoint_of(damaged=(DAMAGE,)),
     checkpoint_of(offset=None, chunks=(), partial=Partial(), missing={1: NOT_UNICODE}),
+    DAMAGE,
+    DamagedFile(record=None, offset=None, size=7, **LOST),
     StoredReject(part=0, record=1, offset=2, **REJECT),
     LineReject(file=NOT_UNICODE, line=3, offset=2, **REJECT),
     LineReject(file="a", line=None, offset=2, **REJECT),
@@ -231,6 +242,21 @@ def test_a_run_id_tells_jobs_and_plans_apart() -> None:
     jobs.append(msgspec.structs.replace(job, tokenizer=tokenizer))
     ids = {run_id_of(other, "plan") for other in (job, *jobs)} | {run_id_of(job, "another plan")}
     assert len(ids) == len(changed) + 3
+
+
+def test_damage_is_a_key_only_where_there_is_some() -> None:
+    """So nothing changes in an output without it, and those of earlier versions are read."""
+    of_file = DamagedFile(record=1, offset=2, size=7, **LOST)
+    summary = Summary(run_id="x", ledger=Ledger(), missing={})
+    pairs: list[tuple[Any, Any]] = [
+        (receipt_of(), receipt_of(damaged=(DAMAGE,))),
+        (summary, msgspec.structs.replace(summary, damaged={"a": of_file})),
+    ]
+    for whole, damaged in pairs:
+        assert "damaged" not in json.loads(to_text(whole))
+        assert decode_exactly(to_text(whole).encode(), type(whole)) == whole
+        assert "damaged" in json.loads(to_text(damaged))
+        assert decode_exactly(to_text(damaged).encode(), type(damaged)) == damaged
 
 
 # Whose job it is

@@ -77,7 +77,7 @@ def test_what_no_receipt_can_say_is_refused(path: str, value: Any) -> None:
         decode_exactly(put(path, value), Receipt)
 
 
-@pytest.mark.parametrize("name", Receipt.__struct_fields__)
+@pytest.mark.parametrize("name", [name for name in Receipt.__struct_fields__ if name != "damaged"])
 def test_a_receipt_without_a_field_is_refused(name: str) -> None:
     data = json.loads(to_text(receipt()))
     del data[name]

@@ -15,7 +15,7 @@ from tests.read.test_arrow import BOTH, VALUES, all_texts, batches, numbers, rea
 from tests.support.sources import arrow_bytes, opened_file
 from tokenmill.config import ReadOptions
 from tokenmill.read.arrow import ArrowReader
-from tokenmill.records import Part, Reason
+from tokenmill.records import Loss, Part, Reason
 from tokenmill.storage.memory import MemoryStorage
 
 WHOLE = Part(0)
@@ -259,3 +259,22 @@ def test_a_file_that_is_replaced_is_read_as_it_was_opened(tmp_path: Path) -> Non
         path.write_bytes(arrow_bytes([{"text": ["other"]}], "file"))
         blocks = ArrowReader(file, WHOLE, ReadOptions()).blocks(None)
         assert [t for b in blocks for t in b.parse().texts] == VALUES
+
+
+# how much is missing
+
+
+def losses(data: bytes) -> list[Loss]:
+    return [r.loss for d in read(data) for r in d.rejects]
+
+
+def test_what_is_lost_behind_a_break_is_told_in_rows_and_bytes() -> None:
+    cut = STARTS[4] - 1
+    assert losses(STREAM[:cut]) == [Loss(rows=10, unread_bytes=cut - STARTS[3])]
+    assert losses(STREAM[: STARTS[3] + 2]) == [Loss(unread_bytes=2)]
+    assert losses(STREAM.removesuffix(END_MARKER)) == [Loss(rows=0)]
+    assert losses(STREAM + b"what is this") == [Loss(unread_bytes=12)]
+
+
+def test_a_footer_that_cannot_be_read_costs_no_rows() -> None:
+    assert losses(FILE[:-3]) == [Loss(rows=0)]

@@ -18,7 +18,7 @@ from tests.support.fuzzing import read_pieces as read
 from tests.support.sources import opened
 from tokenmill.read import decompress
 from tokenmill.read.decompress import INPUT_BYTES, OUTPUT_BYTES, TooLargeWindowError, pieces
-from tokenmill.records import Codec, Reason
+from tokenmill.records import Codec, Loss, Reason
 
 CODECS = pytest.mark.parametrize("codec", list(COMPRESS))
 # Some megabytes that compress, but not to nothing: breaks can fall anywhere.
@@ -230,3 +230,25 @@ def test_bytes_that_are_not_compressed_are_corrupt() -> None:
     assert found == b""
     assert error is not None
     assert error.reason is Reason.CORRUPT_FILE
+
+
+@CODECS
+def test_how_much_of_a_corrupt_file_gave_nothing_is_told(codec: Codec) -> None:
+    """About: a codec decodes whole blocks, of up to 900 kB with bzip2, and some find the damage later."""
+    whole = compressed(codec)
+    data = bytearray(whole + whole)
+    place = len(whole) + len(whole) // 2
+    data[place : place + 64] = b"\xa5" * 64
+    found, error = read(bytes(data), codec)
+    assert error is not None
+    assert error.reason is Reason.CORRUPT_FILE
+    assert error.loss.unread_bytes is not None
+    assert 0 < error.loss.unread_bytes < len(whole) + 64
+    assert len(data) - error.loss.unread_bytes >= len(whole)
+    assert found.startswith(DATA)
+
+
+def test_nobody_knows_what_lay_behind_the_end_of_a_truncated_file() -> None:
+    _, error = read(compressed(Codec.GZIP)[:1000], Codec.GZIP)
+    assert error is not None
+    assert error.loss == Loss()

@@ -68,7 +68,11 @@ def test_a_job_that_was_stopped_gives_the_same_bytes_whichever_engine_goes_on(
         (name, 151, None) for name in ("a-cut.arrow", "a.arrow", "b-cut.arrow", "b.arrow")
     ]
     assert [r["file"] for r in listed if r["reason"] == "truncated_file"] == ["a-cut.arrow", "b-cut.arrow"]
-    assert verify(tmp_path / "out", against_source="all").good
+    verdict = verify(tmp_path / "out", against_source="all")
+    assert [f.what.split(" is damaged")[0] for f in verdict.faults] == [
+        "the input a-cut.arrow",
+        "the input b-cut.arrow",
+    ]
 
 
 def test_a_file_of_many_record_batches_becomes_many_units(
@@ -93,4 +97,6 @@ def test_parquet_of_spark_with_a_wrong_checksum_is_not_read_as_other_text(
     (inputs / "a.parquet").write_bytes(data.replace(b"second", b"sedond"))
     result = run()
     assert documents(tmp_path / "out") == [b"first"]
-    assert result.damaged == {"corrupt_file": 1}
+    assert [(name, d.reason, d.record, d.lost_rows) for name, d in result.damaged.items()] == [
+        ("a.parquet", "corrupt_file", 2, 1)
+    ]

@@ -15,7 +15,7 @@ from tests.support.jobs import prepare
 from tests.support.units import ByteEncoder, StopError, stop_at, unit_job
 from tokenmill.errors import OutputError
 from tokenmill.output.schema import Checkpoint, decode
-from tokenmill.records import EMPTY, ChunkEntry, Ledger, Part, Partial, Unit
+from tokenmill.records import EMPTY, ChunkEntry, Damage, Ledger, Loss, Part, Partial, Reason, Reject, Unit
 from tokenmill.storage.memory import MemoryStorage
 from tokenmill.unit.checkpoint import Position, beginning
 
@@ -29,6 +29,23 @@ def unit_of_parts(count: int) -> Unit:
     return Unit(0, tuple(Part(n) for n in range(count)), (file,) * count, 0)
 
 
+def broken(record: int) -> Reject:
+    return Reject(record=record, offset=9, reason=Reason.CORRUPT_FILE, detail="no", loss=Loss(rows=2))
+
+
+def damage(part: int, record: int) -> Damage:
+    return Damage(
+        part=part,
+        reason=Reason.CORRUPT_FILE,
+        detail="no",
+        record=record,
+        offset=9,
+        places=1,
+        lost_rows=2,
+        unread_bytes=None,
+    )
+
+
 def test_a_unit_of_which_nothing_is_done_begins_at_its_first_part() -> None:
     start = beginning(unit_of_parts(3), {1: "gone"})
     assert (start.part, start.offset, start.skip, start.lines) == (0, None, 0, (0, 0, 0))
@@ -40,13 +57,13 @@ def test_a_checkpoint_counts_what_came_before_the_block_that_is_being_written() 
     """A restart reads that block again, and passes over what is written of it."""
     position = Position(beginning(unit_of_parts(2), {}))
     position.begin_block(0, 0, 0, 0)
-    position.end_block(0, 5, Ledger(records=5, documents=5))
+    position.end_block(0, 5, Ledger(records=5, documents=5), [broken(4)])
     position.begin_block(1, 70, -3, 11)
     position.into_block += 9
     position.chunks.append(chunk_entry("00000-0000"))
     partial = Partial(tokens=4, documents=1, ids_bytes=2)
     found = position.checkpoint(partial)
-    position.end_block(1, 2, Ledger(records=2, rejected=2, rejects_by_reason={"too_large": 2}))
+    position.end_block(1, 2, Ledger(records=2, rejected=2, rejects_by_reason={"too_large": 2}), [broken(1)])
     assert found == Checkpoint(
         part=1,
         offset=70,
@@ -56,8 +73,10 @@ def test_a_checkpoint_counts_what_came_before_the_block_that_is_being_written() 
         lines=(5, 0),
         rejects_bytes=11,
         missing={},
+        damaged=(damage(0, 4),),
         partial=partial,
     )
+    assert position.damaged == (damage(0, 4), damage(1, 1))
     assert position.ledger.records == 7
     assert position.lines == [5, 2]
 
@@ -68,7 +87,7 @@ def test_a_position_does_not_change_the_checkpoint_that_it_starts_from() -> None
         part=0, offset=3, skip=0, ledger=ledger, chunks=(), lines=(1,), rejects_bytes=7, missing={0: "gone"}
     )
     position = Position(start)
-    position.end_block(0, 1, Ledger(records=1, rejected=1, rejects_by_reason={"too_large": 1}))
+    position.end_block(0, 1, Ledger(records=1, rejected=1, rejects_by_reason={"too_large": 1}), [])
     assert (start.ledger.records, start.ledger.rejects_by_reason) == (1, {"too_large": 1})
     assert position.ledger.rejects_by_reason == {"too_large": 2}
     assert position.checkpoint() == start  # no block has begun since

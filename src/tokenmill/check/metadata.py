@@ -12,6 +12,7 @@ from tokenmill.check.verdict import Fault
 from tokenmill.errors import LedgerError, OutputError, TokenizerError
 from tokenmill.messages import printable
 from tokenmill.output import layout
+from tokenmill.output.damage import describe_damage
 from tokenmill.output.finish import PublicReject, committed, describe_output, public_rejects, summarize
 from tokenmill.output.open import Output
 from tokenmill.output.receipts import START_OVER, found_damaged
@@ -120,6 +121,10 @@ def check_manifest(output: Output, tell: Tell) -> None:
         tell(Fault(f"{layout.MANIFEST} was edited: its checksum is wrong. Remove it and run the same command again"))
     for name, why in summary.missing.items():
         tell(Fault(f"the input {printable(name)} is missing from the output: {why}. Fix it and run the job again"))
+    for name, found in summary.damaged.items():
+        way_out = "Replace it with a whole copy and start over with --overwrite"
+        what = f"the input {printable(name)} is damaged, and the output lacks what could not be read of it"
+        tell(Fault(f"{what}: {describe_damage(found)}. {way_out}"))
 
 
 def _stored_lines(output: Output, name: str) -> Iterator[str]:

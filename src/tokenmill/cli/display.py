@@ -51,12 +51,11 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
     """The table at the end, as text."""
     ledger, meter = result.ledger, result.meter
     filled = ledger.tokens + ledger.separators + ledger.padding
-    left_out = f" ({result.left_out} skipped, named in {layout.MANIFEST})" if result.left_out else ""
     special = (
         [("special tokens in text", f"{ledger.special_tokens_in_text:,}")] if ledger.special_tokens_in_text else []
     )
     rows = [
-        ("files", f"{result.files:,}" + (f" ({len(result.missing)} missing)" if result.missing else "") + left_out),
+        ("files", _files(result)),
         ("documents", f"{ledger.documents:,}"),
         ("empty", f"{ledger.empty:,}"),
         ("rejected", f"{ledger.rejected:,}" + (f", listed in {layout.REJECTS}" if ledger.rejected else "")),
@@ -83,3 +82,11 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
             ("peak memory", size(meter.peak_memory)),
         ]
     return rows
+
+
+def _files(result: RunResult) -> str:
+    """How many, and how many of them are not what they should be: "8 (1 missing, 1 damaged)"."""
+    skipped = f"{result.left_out:,} skipped, named in {layout.MANIFEST}" if result.left_out else ""
+    counts = ((len(result.missing), "missing"), (len(result.damaged), "damaged"))
+    notes = [*(f"{count:,} {what}" for count, what in counts if count), *([skipped] if skipped else [])]
+    return f"{result.files:,}" + (f" ({', '.join(notes)})" if notes else "")

@@ -29,6 +29,7 @@ examples:
 The same command again continues an interrupted job.
 
 """
+_NAMED = 20
 
 
 def add_parser(commands: Any) -> None:
@@ -115,29 +116,50 @@ def _visible(args: argparse.Namespace, meter: Meter) -> AbstractContextManager[o
 def _report(args: argparse.Namespace, result: RunResult) -> None:
     from tokenmill.cli.display import result_rows
     from tokenmill.messages import printable
-    from tokenmill.output import layout
+    from tokenmill.output.schema import to_builtins
 
-    missing = f"{len(result.missing):,} missing {'file' if len(result.missing) == 1 else 'files'}"
-    outcome = f"complete, except for {missing}" if result.missing else "complete"
+    outcome = _outcome(result)
     for name, why in result.missing.items():
         log.error("missing: %s (%s)", printable(name), why)
     if result.missing:
         log.error("fix the files above and run the same command again: only the units they belong to are run again")
-    if result.damaged:
-        log.warning(
-            "some input is damaged (%s): what could not be read of it is not in the output. %s names the "
-            "places; to have it all, fix the files and start over with --overwrite",
-            ", ".join(f"{reason} {count:,}" for reason, count in result.damaged.items()),
-            layout.REJECTS,
-        )
+    _report_damage(result)
     if args.quiet:
         return
     if args.log_format == "json":
         summary = {name.strip(): value for name, value in result_rows(result)}
-        fields = {**result.ledger.to_json(), "summary": summary, **result.meter.snapshot()}
+        bad = {"missing": result.missing, "damaged": to_builtins(result.damaged)}
+        fields = {**result.ledger.to_json(), **bad, "summary": summary, **result.meter.snapshot()}
         log.info(outcome, extra={"event": "result", "fields": fields})
         return
     with quiet_pipe():
         print("already complete, nothing to do" if result.already_complete else outcome)
         for name, value in result_rows(result):
             print(f"{name:24}{value}")
+
+
+def _outcome(result: RunResult) -> str:
+    from tokenmill.messages import counted
+
+    counts = ((len(result.missing), "missing file"), (len(result.damaged), "damaged file"))
+    exceptions = " and ".join(counted(count, what) for count, what in counts if count)
+    return f"complete, except for {exceptions}" if exceptions else "complete"
+
+
+def _report_damage(result: RunResult) -> None:
+    """An error and not a warning, for --quiet must not hide it: the output lacks something."""
+    from tokenmill.messages import printable
+    from tokenmill.output import layout
+    from tokenmill.output.damage import describe_damage
+
+    for name, found in list(result.damaged.items())[:_NAMED]:
+        log.error("damaged: %s (%s)", printable(name), printable(describe_damage(found)))
+    if not result.damaged:
+        return
+    more = len(result.damaged) - _NAMED
+    log.error(
+        "%swhat could not be read of damaged files is not in the output; %s lists every place. To have it all, replace "
+        "them with whole copies and start over with --overwrite",
+        f"{more:,} more are named in {layout.MANIFEST}; " if more > 0 else "",
+        layout.REJECTS,
+    )

@@ -23,7 +23,7 @@ examples:
 
 exit codes:
   0    everything that was looked at is right
-  1    it is not: every problem is named, with what to do
+  1    it is not, or input is missing or damaged: every problem is named, with what to do
   2    wrong usage, or not a tokenmill output directory
   130  interrupted
 """

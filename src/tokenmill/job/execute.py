@@ -31,10 +31,10 @@ from tokenmill.output import layout
 from tokenmill.output.finish import write_rejects
 from tokenmill.output.open import Output, output_storage
 from tokenmill.output.plan_file import Plan, Units
-from tokenmill.output.schema import Summary
+from tokenmill.output.schema import DamagedFile, Summary
 from tokenmill.plan.make import Planned, make_plan
 from tokenmill.read.corpus import Corpus
-from tokenmill.records import Ledger, Reason, StageSeconds, Unit
+from tokenmill.records import Ledger, StageSeconds, Unit
 from tokenmill.storage.base import Storage
 
 log = logging.getLogger("tokenmill")
@@ -46,12 +46,17 @@ Display = Callable[[Meter], AbstractContextManager[object]]
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What a run did. `missing` maps files that could not be read, or not to their end, to the reason."""
+    """What a run did.
+
+    `missing` maps files that could not be read to the reason: the next run reads them. `damaged` are files of which
+    only what is whole is in the output.
+    """
 
     output: Path
     files: int
     ledger: Ledger
     missing: dict[str, str]
+    damaged: dict[str, DamagedFile]
     left_out: int
     output_bytes: int
     already_complete: bool
@@ -59,13 +64,8 @@ class RunResult:
 
     @property
     def complete(self) -> bool:
-        return not self.missing
-
-    @property
-    def damaged(self) -> dict[str, int]:
-        """Rejects that may stand for any number of records: of files that are damaged, or break off."""
-        reasons = self.ledger.rejects_by_reason
-        return {r.value: reasons[r] for r in (Reason.TRUNCATED_FILE, Reason.CORRUPT_FILE) if r in reasons}
+        """Whether all that the inputs are meant to hold was read."""
+        return not self.missing and not self.damaged
 
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
@@ -234,6 +234,7 @@ def _result(job: Job, summary: Summary, meter: Meter, *, already_complete: bool)
         files=job.plan.files,
         ledger=summary.ledger,
         missing=summary.missing,
+        damaged=summary.damaged,
         left_out=len(job.skipped),
         output_bytes=sum(storage.stat(name).size for name in names),
         already_complete=already_complete,

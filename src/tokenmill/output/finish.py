@@ -11,9 +11,11 @@ from typing import TypeAlias
 
 from tokenmill.errors import LedgerError
 from tokenmill.output import layout
+from tokenmill.output.damage import damaged_file
 from tokenmill.output.plan_file import Plan
 from tokenmill.output.receipts import Receipts, found_damaged
 from tokenmill.output.schema import (
+    DamagedFile,
     LineReject,
     PartEntry,
     Receipt,
@@ -71,10 +73,14 @@ def summarize(receipts: Receipts, plan: Plan, run_id: str) -> Summary:
     """What the receipts add up to."""
     ledger = Ledger()
     missing: dict[str, str] = {}
+    damaged: dict[str, DamagedFile] = {}
     for done in committed(receipts, plan):
         ledger.add(done.receipt.ledger)
         missing |= {done.unit.names[file]: why for file, why in done.receipt.missing.items()}
-    return Summary(run_id=run_id, ledger=ledger, missing=missing)
+        for damage in done.receipt.damaged:
+            file, first = done.unit.files[damage.part], done.first_records[damage.part]
+            damaged[file.name] = damaged_file(damage, file, first, damaged.get(file.name))
+    return Summary(run_id=run_id, ledger=ledger, missing=missing, damaged=damaged)
 
 
 def committed(receipts: Receipts, plan: Plan) -> Iterator[Committed]:

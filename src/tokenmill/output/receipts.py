@@ -55,6 +55,8 @@ class Receipts:
                 return None
             if receipt.unit != unit.index or len(receipt.lines) != len(unit.parts):
                 raise ValueError("it is of another unit")
+            if any(damage.part >= len(unit.parts) for damage in receipt.damaged):
+                raise ValueError("it knows of damage in a part that the unit does not have")
             return receipt
 
     def finished(self, unit: Unit) -> Receipt | None:

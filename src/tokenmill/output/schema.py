@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 import xxhash
 
-from tokenmill.records import EMPTY, ChunkEntry, Count, InputFile, Ledger, Partial
+from tokenmill.records import EMPTY, ChunkEntry, Count, Damage, InputFile, Ledger, Partial, Reason
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -65,7 +65,7 @@ class StoredJob(Stored, frozen=True, kw_only=True):
 # units/
 
 
-class Receipt(Stored, frozen=True, kw_only=True):
+class Receipt(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """Proof that a unit is committed."""
 
     unit: Count
@@ -78,6 +78,8 @@ class Receipt(Stored, frozen=True, kw_only=True):
     """XXH3-128 of the unit's list of rejects, None if it rejected nothing."""
     missing: dict[Count, str]
     """Input files that could not be read, and why: the unit is run again when the job is."""
+    damaged: tuple[Damage, ...] = ()
+    """Parts of files that are damaged, or break off: what is whole of them was read."""
 
 
 class Checkpoint(Stored, frozen=True, kw_only=True):
@@ -95,6 +97,7 @@ class Checkpoint(Stored, frozen=True, kw_only=True):
     lines: tuple[Count, ...]
     rejects_bytes: Count
     missing: dict[Count, str]
+    damaged: tuple[Damage, ...] = ()
     partial: Partial = EMPTY
     """What there is of the next chunk already, as drafts."""
 
@@ -141,12 +144,29 @@ class RowReject(Stored, frozen=True, kw_only=True):
 # manifest.json
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class DamagedFile(Stored, frozen=True, kw_only=True):
+    """A damaged input: the first place, how many there are, and what is missing, as far as it can be told.
+
+    `record` is the line or row of that place, from 1; `offset` is in bytes of the decompressed file, None for rows.
+    """
+
+    reason: Reason
+    detail: str
+    record: Count | None
+    offset: Count | None
+    places: Count
+    lost_rows: Count | None
+    unread_bytes: Count | None
+    size: Count
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The head of a manifest: how a job ended."""
 
     run_id: str
     ledger: Ledger
     missing: dict[str, str]
+    damaged: dict[str, DamagedFile] = {}
 
 
 class PartEntry(Stored, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from tokenmill.read.rows import (
     leaf_of,
     raise_if_unreadable,
 )
-from tokenmill.records import Part, Reason
+from tokenmill.records import NO_LOSS, Loss, Part, Reason
 from tokenmill.storage.base import Reading, Source
 
 MAX_GAP_BYTES = 64  # the end marker of the stream, and padding
@@ -58,6 +58,7 @@ class _Damage:
     reason: Reason = Reason.CORRUPT_FILE
     rows: int = 1
     consumed: int = 0
+    loss: Loss = NO_LOSS
 
 
 _Found = _Batch | _Damage
@@ -84,7 +85,7 @@ class ArrowReader:
     def _batch_blocks(self, found: _Found, first: int, offset: int) -> Iterator[Block]:
         """The rows of a record batch from row `offset` of the part on, in blocks."""
         if isinstance(found, _Damage):
-            yield broken_rows(self._options, first, found.rows, found.detail, found.consumed, found.reason)
+            yield broken_rows(self._options, first, found.rows, found.detail, found.consumed, found.reason, found.loss)
             return
         columns, problem = columns_to_read(found.batch.schema, self._options)
         if problem:
@@ -97,7 +98,7 @@ class ArrowReader:
                 check_column(leaf)
         except DAMAGE as error:
             detail = f"the record batch is damaged: {error}"
-            yield broken_rows(self._options, first, found.rows, detail, found.consumed)
+            yield broken_rows(self._options, first, found.rows, detail, found.consumed, loss=Loss(found.rows))
             return
         batch = pa.RecordBatch.from_arrays(leaves, columns)
         for start, end in _cut(leaves[0], max(0, offset - first)):
@@ -118,7 +119,8 @@ class ArrowReader:
             # The file is a stream with a footer behind it, so nothing is lost with the footer.
             if (yield from self._stream(opened, STREAM_START)) is not None:
                 detail = f"the footer cannot be read: {error}. The record batches before it were read"
-                yield _Damage(detail, Reason.CORRUPT_FILE if self._ends_whole(opened) else Reason.TRUNCATED_FILE)
+                reason = Reason.CORRUPT_FILE if self._ends_whole(opened) else Reason.TRUNCATED_FILE
+                yield _Damage(detail, reason, loss=Loss(rows=0))
             return
         yield from self._indexed(reader)
 
@@ -137,10 +139,11 @@ class ArrowReader:
             except DAMAGE as error:
                 raise_if_unreadable(error)
                 detail = f"record batch {number} cannot be read: {error}"
-                found = _Damage(detail, rows=_rows(frame), consumed=consumed)
+                found = _Damage(detail, rows=_rows(frame), consumed=consumed, loss=_loss(frame, consumed))
             yield found
         if end == count and footer.gap > MAX_GAP_BYTES:  # two files, one behind the other, have a footer of one
-            yield _Damage(f"{footer.gap} bytes before the footer belong to none of its record batches")
+            detail = f"{footer.gap} bytes before the footer belong to none of its record batches"
+            yield _Damage(detail, loss=Loss(unread_bytes=footer.gap))
 
     def _streams(self, opened: pa.NativeFile) -> Iterator[_Found]:
         """One stream, and those that somebody put behind it."""
@@ -164,7 +167,8 @@ class ArrowReader:
             reason = self._reason(opened, frame)  # before the source is read, which may be what is opened
             if not self._begins(start):
                 reason = Reason.CORRUPT_FILE
-            yield _Damage(f"no Arrow stream begins at byte {start}: {error}", reason)
+            loss = Loss(unread_bytes=self._source.stat.size - start)
+            yield _Damage(f"no Arrow stream begins at byte {start}: {error}", reason, loss=loss)
             return None
         place = opened.tell()
         while True:
@@ -175,15 +179,17 @@ class ArrowReader:
             except StopIteration:
                 if opened.tell() > place:
                     return opened.tell()
-                yield _Damage("the stream has no end marker: the file was cut off", Reason.TRUNCATED_FILE)
+                detail = "the stream has no end marker: the file was cut off"
+                yield _Damage(detail, Reason.TRUNCATED_FILE, loss=Loss(rows=0))
                 return None
             except DAMAGE as error:
                 raise_if_unreadable(error)
                 detail, end = f"the record batch at byte {place} cannot be read: {error}", opened.tell()
                 if frame is None or frame.end != end:
-                    yield _Damage(detail, self._reason(opened, frame), _rows(frame))
+                    loss = Loss(frame.rows if frame else None, self._source.stat.size - place)
+                    yield _Damage(detail, self._reason(opened, frame), _rows(frame), loss=loss)
                     return None
-                found = _Damage(detail, rows=_rows(frame), consumed=end - place)
+                found = _Damage(detail, rows=_rows(frame), consumed=end - place, loss=_loss(frame, end - place))
             yield found
             place = opened.tell()
 
@@ -225,6 +231,11 @@ class ArrowReader:
 def _rows(frame: Frame | None) -> int:
     """How many rows are lost with a record batch; where nobody knows, one."""
     return 1 if frame is None or frame.rows is None else frame.rows
+
+
+def _loss(frame: Frame | None, size: int) -> Loss:
+    """What is lost with a record batch of so many bytes: its rows, if anybody knows them."""
+    return Loss(unread_bytes=size) if frame is None or frame.rows is None else Loss(frame.rows)
 
 
 def _cut(column: Any, start: int) -> Iterator[tuple[int, int]]:

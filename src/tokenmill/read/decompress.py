@@ -22,7 +22,7 @@ else:
     from backports import zstd
 
 from tokenmill.messages import size
-from tokenmill.records import Codec, Reason
+from tokenmill.records import NO_LOSS, Codec, Loss, Reason
 from tokenmill.storage.base import Source
 
 # Measured: 64 KiB of input and 256 KiB of output are within 3 % of the best for igzip and zstd, and small enough
@@ -35,10 +35,11 @@ MIN_WINDOW_LOG, MAX_WINDOW_LOG = 10, 31
 class BrokenStreamError(Exception):
     """The compressed data ends early or makes no sense; raised after everything before the break was given out."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: Reason, detail: str, loss: Loss = NO_LOSS) -> None:
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+        self.loss = loss
 
 
 class TooLargeWindowError(OSError):
@@ -134,8 +135,8 @@ def _member(
         except _ERRORS as error:
             if windows is not None and any(text in str(error) for text in _OVER_THE_WINDOW):
                 raise TooLargeWindowError(codec, windows) from error
-            yield from _salvage(file, codec, start, last, given)
-            raise _corrupt(codec, start, member, error) from error
+            broken_at = yield from _salvage(file, codec, start, last, given)
+            raise _corrupt(codec, start, member, error, file.stat.size - broken_at) from error
         data = b""
         if output:
             given += len(output)
@@ -150,15 +151,17 @@ def _member(
     return decompressor.unused_data
 
 
-def _corrupt(codec: Codec, start: int, member: int, error: Exception) -> BrokenStreamError:
+def _corrupt(codec: Codec, start: int, member: int, error: Exception, unread: int) -> BrokenStreamError:
     where = f"the {codec} stream that begins at byte {start} of the file"
     if member and start:
         where += " (behind a complete one; perhaps foreign bytes at the end)"
-    return BrokenStreamError(Reason.CORRUPT_FILE, f"{where} is corrupt: {error}")
+    return BrokenStreamError(Reason.CORRUPT_FILE, f"{where} is corrupt: {error}", Loss(unread_bytes=unread))
 
 
-def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> Iterator[bytes]:
+def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> Generator[bytes, None, int]:
     """What the failed call decompressed before it failed, found by going through the member again to that point.
+
+    Returns up to where the file was of use: what lies behind gave no output.
 
     A decompressor that raises throws away the output of that call. With input and output a byte at a time nothing is
     lost: the last byte of the data is out before its checksum is in. Only bzip2 checks a block together with its last
@@ -167,6 +170,7 @@ def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> I
     decompressor = _NEW[codec](None)
     inputs = _again(file, start, last)
     done, data = 0, b""
+    position = useful = start
     saved = bytearray()
     while not decompressor.eof:
         try:
@@ -180,9 +184,14 @@ def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> I
                 saved.clear()
         done += len(output)
         data = b""
-        if not output and decompressor.needs_input and not (data := next(inputs, b"")):
-            break
+        if output:
+            useful = position
+        elif decompressor.needs_input:
+            if not (data := next(inputs, b"")):
+                break
+            position += len(data)
     yield bytes(saved)
+    return useful
 
 
 def _again(file: Source, start: int, last: int) -> Iterator[bytes]:

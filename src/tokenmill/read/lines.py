@@ -300,6 +300,7 @@ class _LineCutter:
             reason=broken.reason,
             detail=broken.detail,
             head=tail[:PREVIEW_BYTES],
+            loss=broken.loss,
         )
         return self._break(tail, reject, len(tail))
 

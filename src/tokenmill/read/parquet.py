@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from tokenmill.read.rows import (
     halves,
     raise_if_unreadable,
 )
-from tokenmill.records import Part, Reason
+from tokenmill.records import Loss, Part, Reason
 from tokenmill.storage.base import Reading, Source
 
 MAX_BATCH_BYTES = 16 << 20  # no mutant: only speed and memory depend on it
@@ -52,7 +52,8 @@ class ParquetReader:
                 )
             except DAMAGE as error:
                 raise_if_unreadable(error)
-                yield broken_rows(self._options, 0, 0, f"the Parquet footer cannot be read: {error}", size)
+                detail, loss = f"the Parquet footer cannot be read: {error}", Loss(unread_bytes=size)
+                yield broken_rows(self._options, 0, 0, detail, size, loss=loss)
                 return
             with file:
                 row = 0
@@ -67,30 +68,45 @@ class ParquetReader:
         """The rows of one row group from row `offset` of the part on; where it breaks, the rest is rejected."""
         rows = _rows(file, group)
         consumed = self._source.stat.size // max(1, file.num_row_groups)
-        columns, problem = columns_to_read(file.schema_arrow, self._options)
-        if problem:
+        columns, absent = columns_to_read(file.schema_arrow, self._options)
+        if absent:
             if rows:
-                yield broken_rows(self._options, first, rows, problem, consumed, Reason.NO_TEXT_FIELD)
+                yield broken_rows(self._options, first, rows, absent, consumed, Reason.NO_TEXT_FIELD)
             return
         row = first
-        try:
-            held = 0
-            count = self._batch_rows(file, group, columns)
-            for batch in file.iter_batches(count, [group], columns, use_threads=False):
-                held += batch.nbytes
-                if row + batch.num_rows > first + rows:
-                    raise ValueError(f"it holds more than the {rows:,} rows the footer declares")
-                for piece in halves(batch, BATCH_BYTES):
-                    if (skip := max(0, min(offset - row, piece.num_rows))) < piece.num_rows:
+        problem: Exception | None = None
+        # How far rows can be had depends on how many are asked for at once, which depends on where reading began. So
+        # behind the last good batch they are asked for one by one: a job that is continued must lose the same rows.
+        for count in (self._batch_rows, _one_by_one):
+            at = first
+            try:
+                for piece in self._pieces(file, group, columns, count):
+                    if (skip := max(0, min(max(row, offset) - at, piece.num_rows))) < piece.num_rows:
                         share = consumed * (piece.num_rows - skip) // max(1, rows)
-                        yield RowsBlock(row + skip, share, piece.slice(skip), self._options)
-                    row += piece.num_rows
-            self._row_bytes = held // max(1, rows)
-            if row < first + rows:
-                raise ValueError(f"it holds {row - first:,} of the {rows:,} rows the footer declares")
-        except DAMAGE as error:
-            raise_if_unreadable(error)
-            yield broken_rows(self._options, row, first + rows - row, f"row group {group} cannot be read: {error}", 0)
+                        yield RowsBlock(at + skip, share, piece.slice(skip), self._options)
+                    at += piece.num_rows
+                    row = max(row, at)
+                return
+            except DAMAGE as error:
+                raise_if_unreadable(error)
+                problem = error
+        lost, detail = first + rows - row, f"row group {group} cannot be read: {problem}"
+        yield broken_rows(self._options, row, lost, detail, 0, loss=Loss(lost or None))
+
+    def _pieces(
+        self, file: pq.ParquetFile, group: int, columns: list[str], count: Callable[..., int]
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows of a row group, a block at a time; raises unless there are as many as the footer declares."""
+        rows, held, done = _rows(file, group), 0, 0
+        for batch in file.iter_batches(count(file, group, columns), [group], columns, use_threads=False):
+            held += batch.nbytes
+            done += batch.num_rows
+            if done > rows:
+                raise ValueError(f"it holds more than the {rows:,} rows the footer declares")
+            yield from halves(batch, BATCH_BYTES)
+        if done < rows:
+            raise ValueError(f"it holds {done:,} of the {rows:,} rows the footer declares")
+        self._row_bytes = held // max(1, rows)
 
     def _batch_rows(self, file: pq.ParquetFile, group: int, columns: list[str]) -> int:
         """How many rows make about a block, by the texts of the row group before or of the first few rows.
@@ -104,6 +120,10 @@ class ParquetReader:
             probe = next(file.iter_batches(PROBE_ROWS, [group], columns, use_threads=False), None)
             self._row_bytes = probe.nbytes // max(1, probe.num_rows) if probe is not None else 0
         return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, self._row_bytes), MAX_BATCH_BYTES // average))
+
+
+def _one_by_one(*_: object) -> int:
+    return 1
 
 
 def _rows(file: pq.ParquetFile, group: int) -> int:

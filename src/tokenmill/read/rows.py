@@ -20,7 +20,7 @@ from tokenmill.config import ReadOptions
 from tokenmill.read.block import Block
 from tokenmill.read.fields import named_fields
 from tokenmill.read.jsonl import to_json
-from tokenmill.records import PREVIEW_BYTES, AbsentField, Documents, Reason, Reject
+from tokenmill.records import NO_LOSS, PREVIEW_BYTES, AbsentField, Documents, Loss, Reason, Reject
 from tokenmill.storage.base import Source
 
 BATCH_BYTES = 1 << 20  # no mutant: only speed and memory depend on it
@@ -78,8 +78,9 @@ class RowsBlock(Block):
                     result.empty += 1
             else:
                 reason, detail, head = parsed
+                place, loss = self.offset + number, Loss(rows=1) if reason.is_damage else NO_LOSS
                 result.rejects.append(
-                    Reject(record=number, offset=self.offset + number, reason=reason, detail=detail, head=head)
+                    Reject(record=number, offset=place, reason=reason, detail=detail, head=head, loss=loss)
                 )
         result.numbers = numbers
         result.document_ids = self._ids(numbers)
@@ -113,10 +114,16 @@ class RowsBlock(Block):
 
 
 def broken_rows(
-    options: ReadOptions, row: int, rows: int, detail: str, consumed: int, reason: Reason = Reason.CORRUPT_FILE
+    options: ReadOptions,
+    row: int,
+    rows: int,
+    detail: str,
+    consumed: int,
+    reason: Reason = Reason.CORRUPT_FILE,
+    loss: Loss = NO_LOSS,
 ) -> BrokenRowsBlock:
     """A reject in place of so many rows; of none, it still counts as one record that was lost."""
-    reject = Reject(record=0, offset=row, reason=reason, detail=detail, records=max(1, rows))
+    reject = Reject(record=0, offset=row, reason=reason, detail=detail, records=max(1, rows), loss=loss)
     return BrokenRowsBlock(row, consumed, rows, reject, with_ids=options.id_field is not None)
 
 

@@ -10,7 +10,7 @@ from tokenmill.config import ReadOptions
 from tokenmill.read.block import READ_PLAINLY, Block, ReadingWay
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.lines import BOM
-from tokenmill.records import PREVIEW_BYTES, Codec, Documents, Reason, Reject
+from tokenmill.records import NO_LOSS, PREVIEW_BYTES, Codec, Documents, Loss, Reason, Reject
 from tokenmill.storage.base import Source
 
 
@@ -44,7 +44,7 @@ class TextReader:
                     held = []
                     break
         except BrokenStreamError as error:
-            broken = _reject(error.reason, error.detail, b"".join(held), offset=size)
+            broken = _reject(error.reason, error.detail, b"".join(held), offset=size, loss=error.loss)
         return TextBlock(0, self._source.stat.size, b"".join(held), broken, self._with_ids)
 
 
@@ -89,8 +89,11 @@ class TextBlock(Block):
             result.empty += 1
 
 
-def _reject(reason: Reason, detail: str, data: bytes | memoryview, offset: int = 0) -> Reject:
-    return Reject(record=0, offset=offset, reason=reason, detail=detail, head=bytes(data[:PREVIEW_BYTES]))
+def _reject(
+    reason: Reason, detail: str, data: bytes | memoryview, offset: int = 0, loss: Loss = NO_LOSS
+) -> Reject:
+    head = bytes(data[:PREVIEW_BYTES])
+    return Reject(record=0, offset=offset, reason=reason, detail=detail, head=head, loss=loss)
 
 
 def _too_large(limit: int, head: bytes) -> Reject:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tokenmill.output.damage import with_rejects
 from tokenmill.output.schema import Checkpoint
-from tokenmill.records import EMPTY, ChunkEntry, Ledger, Partial, Unit
+from tokenmill.records import EMPTY, ChunkEntry, Ledger, Partial, Reject, Unit
 
 
 def beginning(unit: Unit, missing: dict[int, str]) -> Checkpoint:
@@ -32,6 +33,7 @@ class Position:
     def __init__(self, start: Checkpoint) -> None:
         self.ledger = start.ledger.copy()
         self.lines = list(start.lines)
+        self.damaged = start.damaged
         self.chunks: list[ChunkEntry] = list(start.chunks)
         self.into_block = 0
         """How many tokens of the current block are in chunks; below 0 while a row from before it is incomplete."""
@@ -46,9 +48,11 @@ class Position:
             ledger=self.ledger.copy(),
             lines=tuple(self.lines),
             rejects_bytes=rejects_bytes,
+            damaged=self.damaged,
         )
 
-    def end_block(self, part: int, lines: int, ledger: Ledger) -> None:
+    def end_block(self, part: int, lines: int, ledger: Ledger, rejects: list[Reject]) -> None:
+        self.damaged = with_rejects(self.damaged, part, self.lines[part], rejects)
         self.lines[part] += lines
         self.ledger.add(ledger)
 

@@ -208,7 +208,7 @@ class UnitRun:
             # Not while the incomplete row began before this block: a restart could not make it again from here.
             if self._hooks.checkpoint_batches and self._writer is not None and position.into_block >= 0:
                 self._checkpoint(self._writer.sync())
-        position.end_block(encoded.part, encoded.lines, encoded.ledger)
+        position.end_block(encoded.part, encoded.lines, encoded.ledger, encoded.rejects)
         write_seconds, self._write_seconds = self._write_seconds, 0.0
         pack_seconds = thread_time() - begun - write_seconds
         seconds = replace(encoded.stage_seconds, pack=pack_seconds, write=write_seconds)
@@ -265,6 +265,7 @@ class UnitRun:
             rejects_bytes=self._rejects.size,
             rejects_xxh3=rejects_xxh3,
             missing=self._start.missing,
+            damaged=self._position.damaged,
         )
         self._setup.receipts.commit(self._unit, receipt)
         return receipt
