@@ -143,12 +143,12 @@ def test_a_worker_over_its_share_retires_at_a_checkpoint_from_which_another_cont
 def test_an_error_is_sent_to_the_parent_and_the_worker_is_ready_for_another_unit(config: Config) -> None:
     with worker_of(config) as parent:
         checkpoint = config.output / layout.checkpoint_file(parent.unit)
-        checkpoint.write_text("{")
+        checkpoint.mkdir()
         _, end = parent.run_unit()
         assert isinstance(end, Failed)
         assert isinstance(end.error, OutputError)
-        assert "is damaged" in str(end.error)
-        checkpoint.unlink()
+        assert f"{checkpoint} cannot be read" in str(end.error)
+        checkpoint.rmdir()
         _, end = parent.run_unit()
         assert end == Done(retire=False)
 

@@ -15,8 +15,10 @@ import pytest
 
 import tokenmill
 from tests.conftest import Run, SmallUnits, documents, jsonl, texts, tree
+from tests.support.damage import edit
 from tests.support.stops import LookAfterEachBlock, stop_at_checkpoint
 from tests.support.tokenizers import word_level_json, write
+from tokenmill.config import ENGINES
 from tokenmill.errors import (
     DifferentJobError,
     InputError,
@@ -309,13 +311,19 @@ def test_a_tokenizer_that_is_refused_leaves_the_directory_free_for_the_advice(
     assert run(tokenizer=str(tmp_path / "words.json"), special_tokens_in_text="match").complete
 
 
-def test_a_damaged_checkpoint_is_named(inputs: Path, tmp_path: Path, run: Run) -> None:
-    (inputs / "a.jsonl").write_bytes(texts("a"))
-    run()
-    (tmp_path / "out" / "units" / "00000.json").unlink()
-    (tmp_path / "out" / "units" / "00000.checkpoint.json").write_text("{")
-    with pytest.raises(
-        OutputError, match=r"checkpoint\.json is damaged .* Remove it to have that part done again"
-    ) as error:
-        run()
-    assert "cannot write" not in str(error.value)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_checkpoint_that_was_changed_is_dropped_with_a_warning_and_the_unit_starts_over(
+    inputs: Path, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture, engine: str
+) -> None:
+    """It said where to read on: some hundred documents further, and they were lost without a word."""
+    (inputs / "a.jsonl").write_bytes(texts(*(f"{n} " + "x" * 1000 for n in range(3000))))
+    options: dict[str, Any] = {"sequences_per_chunk": 10_000, "engine": engine}
+    run(output=tmp_path / "fresh", **options)
+    with pytest.raises(Interrupted):
+        run(stop=stop_at_checkpoint(tmp_path / "out"), **options | {"engine": "streaming"})
+    path = tmp_path / "out" / "units" / "00000.checkpoint.json"
+    edit(path, lambda checkpoint: checkpoint.update(offset=checkpoint["offset"] + 1_000_000))
+    run(**options)
+    (warning,) = (r.getMessage() for r in caplog.records if "checkpoint" in r.getMessage())
+    assert warning == f"{path} is damaged (its checksum is wrong): unit 00000 starts over"
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")

@@ -23,7 +23,7 @@ from tests.support.outputs import (
 )
 from tokenmill.output.open import output_storage
 from tokenmill.output.receipts import Receipts
-from tokenmill.output.schema import Checkpoint, to_text
+from tokenmill.output.schema import Checkpoint, checkpoint_text, to_text
 from tokenmill.records import EMPTY, Partial, Unit
 from tokenmill.storage.base import Storage
 from tokenmill.storage.memory import MemoryStorage
@@ -93,6 +93,53 @@ def test_a_checkpoint_counts_if_all_that_was_counted_is_there(begun: MemoryStora
     assert receipts_in(begun).checkpoint(other_unit) is None
     other = Receipts(begun, 4, np.dtype("<u4"))
     assert other.checkpoint(UNIT) is None
+
+
+CHECKPOINT = "units/00007.checkpoint.json"
+
+
+def is_dropped(storage: MemoryStorage, data: bytes, caplog: pytest.LogCaptureFixture) -> bool:
+    """With a warning, once, and for good."""
+    storage.publish(CHECKPOINT, [data])
+    caplog.clear()
+    assert receipts_in(storage).checkpoint(UNIT) is None
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert caplog.messages[0].startswith(f"memory:{CHECKPOINT} is damaged (")
+    assert caplog.messages[0].endswith("): unit 00007 starts over")
+    return not any(entry.name == "00007.checkpoint.json" for entry in storage.list("units"))
+
+
+def test_a_checkpoint_with_any_byte_changed_is_dropped(begun: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
+    data = begun.read(CHECKPOINT)
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        assert is_dropped(begun, bytes(changed), caplog)
+    for changed_size in (data[:-1], data + b"\n", data[1:], b"", data[:40], b"[" * 100_000):
+        assert is_dropped(begun, bytes(changed_size), caplog)
+    begun.publish(CHECKPOINT, [data])
+    assert receipts_in(begun).checkpoint(UNIT) is not None
+
+
+def test_a_checkpoint_of_before_there_were_checksums_is_dropped(
+    begun: MemoryStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert is_dropped(begun, to_text(checkpoint_of(partial=PARTIAL)).encode(), caplog)
+
+
+def test_a_checkpoint_of_another_unit_is_dropped(begun: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
+    for other in (checkpoint_of(unit=8, partial=PARTIAL), checkpoint_of(lines=(3,), partial=PARTIAL)):
+        assert is_dropped(begun, checkpoint_text(other).encode(), caplog)
+
+
+def test_damaged_checkpoints_are_dropped_before_any_worker_looks(
+    begun: MemoryStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = msgspec.structs.replace(UNIT, index=8)
+    begun.publish("units/00008.checkpoint.json", [b"{}"])
+    receipts_in(begun).drop_damaged_checkpoints([UNIT, other])
+    assert len(caplog.messages) == 1
+    assert {entry.name for entry in begun.list("units")} == {"00007.checkpoint.json"}
 
 
 def test_a_checkpoint_counts_only_with_its_chunks(begun: MemoryStorage) -> None:

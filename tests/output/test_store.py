@@ -220,6 +220,14 @@ def test_without_a_checkpoint_everything_half_written_goes(storage: MemoryStorag
     assert draft_names(storage) == set()
 
 
+def test_units_with_checkpoints_are_those_of_the_plan(storage: MemoryStorage) -> None:
+    plan = plan_of([Part(0)], [Part(1)], [Part(2)])
+    assert Store(storage).units_with_checkpoints(plan) == []
+    put(storage, *(f"units/{name}.checkpoint.json" for name in ("00002", "00000", "00003", "x", "")))
+    put(storage, "units/00001.json")
+    assert Store(storage).units_with_checkpoints(plan) == [plan.unit(0), plan.unit(2)]
+
+
 def test_a_checkpoint_beside_a_receipt_goes(storage: MemoryStorage) -> None:
     prepare(storage)
     put(storage, "units/00003.checkpoint.json", "units/00003.json", "units/00004.checkpoint.json")

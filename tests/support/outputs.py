@@ -76,6 +76,7 @@ def receipt_of(unit: int = 7, lines: tuple[int, ...] = (3, 4), **changes: Any) -
 def checkpoint_of(**changes: Any) -> Checkpoint:
     """One of UNIT, with two chunks and some of a third."""
     bare = Checkpoint(
+        unit=UNIT.index,
         part=1,
         offset=20,
         skip=5,

@@ -14,7 +14,7 @@ from tests.conftest import MakeConfig, texts
 from tests.support.jobs import prepare
 from tests.support.units import ByteEncoder, StopError, stop_at, unit_job
 from tokenmill.errors import OutputError
-from tokenmill.output.schema import Checkpoint, decode
+from tokenmill.output.schema import Checkpoint, read_checkpoint
 from tokenmill.records import EMPTY, ChunkEntry, Damage, Ledger, Loss, Part, Partial, Reason, Reject, Unit
 from tokenmill.storage.memory import MemoryStorage
 from tokenmill.unit.checkpoint import Position, beginning
@@ -65,6 +65,7 @@ def test_a_checkpoint_counts_what_came_before_the_block_that_is_being_written() 
     found = position.checkpoint(partial)
     position.end_block(1, 2, Ledger(records=2, rejected=2, rejects_by_reason={"too_large": 2}), [broken(1)])
     assert found == Checkpoint(
+        unit=0,
         part=1,
         offset=70,
         skip=6,
@@ -84,7 +85,15 @@ def test_a_checkpoint_counts_what_came_before_the_block_that_is_being_written() 
 def test_a_position_does_not_change_the_checkpoint_that_it_starts_from() -> None:
     ledger = Ledger(records=1, rejected=1, rejects_by_reason={"too_large": 1})
     start = Checkpoint(
-        part=0, offset=3, skip=0, ledger=ledger, chunks=(), lines=(1,), rejects_bytes=7, missing={0: "gone"}
+        unit=0,
+        part=0,
+        offset=3,
+        skip=0,
+        ledger=ledger,
+        chunks=(),
+        lines=(1,),
+        rejects_bytes=7,
+        missing={0: "gone"},
     )
     position = Position(start)
     position.end_block(0, 1, Ledger(records=1, rejected=1, rejects_by_reason={"too_large": 1}), [])
@@ -115,7 +124,7 @@ class Recorded(MemoryStorage):
     def publish(self, name: str, pieces: Iterable[bytes]) -> None:
         data = b"".join(pieces)
         if name.endswith(".checkpoint.json"):
-            self.checkpoints.append(decode(data, Checkpoint))
+            self.checkpoints.append(read_checkpoint(data))
         super().publish(name, [data])
 
 

@@ -132,9 +132,12 @@ def test_a_unit_that_cannot_be_written_says_so_and_what_to_do() -> None:
 
 
 def test_an_output_error_of_a_unit_is_passed_on_as_it_is() -> None:
-    job = unit_job({"a.jsonl": texts("abc")})
-    job.storage.publish("units/00000.checkpoint.json", [b"{}"])
-    with pytest.raises(OutputError, match=r"^memory:units/00000\.checkpoint\.json is damaged .* Remove it to have"):
+    def unreadable(_operation: str, name: str) -> None:
+        if name.endswith(".checkpoint.json"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    job = unit_job({"a.jsonl": texts("abc")}, storage=MemoryStorage(watch=unreadable))
+    with pytest.raises(OutputError, match=r"^memory:units/00000\.checkpoint\.json cannot be read: Input/output error"):
         job.run()
 
 

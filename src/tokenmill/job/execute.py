@@ -102,6 +102,7 @@ def run_planned(
             encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
             with job.underway(), noted(job.store, mapped=config.read is InputAccess.MMAP):
                 job.receipts.reset(_to_undo(job, pending))
+                job.receipts.drop_damaged_checkpoints(job.store.units_with_checkpoints(job.plan))
                 with Timeline(meter, storage), (display or nullcontext)(meter):
                     engine.run(encoder, _RunMonitor(job, budget, meter, stop))
                 summary = complete_job(job)

@@ -5,6 +5,7 @@ A unit is committed by its receipt, the last thing that is published of it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +17,18 @@ import numpy as np
 from tokenmill.errors import OutputError
 from tokenmill.messages import printable
 from tokenmill.output import layout
-from tokenmill.output.schema import Checkpoint, Receipt, decode_exactly, to_text
+from tokenmill.output.schema import Checkpoint, Receipt, checkpoint_text, decode_exactly, read_checkpoint, to_text
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Partial, Unit
 from tokenmill.storage.base import Storage
 from tokenmill.write.npy import NpyWriter, npy_size
 
 REMOVE = "Remove it to have that part done again, or start over with --overwrite"
 START_OVER = "Start over with --overwrite"
+
+log = logging.getLogger("tokenmill")
+
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading JSON that somebody else wrote may raise."""
 
 
 @contextmanager
@@ -32,7 +38,7 @@ def found_damaged(where: str, way_out: str = REMOVE) -> Iterator[None]:
         yield
     except OutputError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+    except _DAMAGE as error:
         raise OutputError(f"{where} is damaged ({printable(repr(error))}). {way_out}") from error
     except OSError as error:
         raise OutputError(f"{where} cannot be read: {error.strerror or error}. {way_out}") from error
@@ -75,20 +81,39 @@ class Receipts:
 
         A unit that went on without a file begins again: the file may be readable by now.
         """
-        name = layout.checkpoint_file(unit)
-        with found_damaged(self.storage.describe(name)):
-            try:
-                checkpoint = decode_exactly(self.storage.read(name), Checkpoint)
-            except FileNotFoundError:
-                return None
-        if checkpoint.missing or not self._has_chunks(checkpoint.chunks):
+        checkpoint = self._whole_checkpoint(unit)
+        if checkpoint is None or checkpoint.missing or not self._has_chunks(checkpoint.chunks):
             return None
         drafts = self._drafts_of(unit, checkpoint)
         self._unpublish(drafts)
         return checkpoint if self._has_drafts(drafts) else None
 
+    def _whole_checkpoint(self, unit: Unit) -> Checkpoint | None:
+        """What is stored, if it is as it was written; else it goes: the unit can always start over."""
+        name = layout.checkpoint_file(unit)
+        where = self.storage.describe(name)
+        with found_damaged(where):
+            try:
+                data = self.storage.read(name)
+            except FileNotFoundError:
+                return None
+        try:
+            checkpoint = read_checkpoint(data)
+            if checkpoint.unit != unit.index or len(checkpoint.lines) != len(unit.parts):
+                raise ValueError("it is of another unit")
+            return checkpoint
+        except _DAMAGE as error:
+            log.warning("%s is damaged (%s): unit %s starts over", where, printable(error), unit.name)
+            self.remove_checkpoint(unit)
+            return None
+
+    def drop_damaged_checkpoints(self, units: Iterable[Unit]) -> None:
+        """Before any worker looks at them, so that the warning is given once, by whom the user listens to."""
+        for unit in units:
+            self._whole_checkpoint(unit)
+
     def save_checkpoint(self, unit: Unit, checkpoint: Checkpoint) -> None:
-        self.storage.publish(layout.checkpoint_file(unit), [to_text(checkpoint).encode()])
+        self.storage.publish(layout.checkpoint_file(unit), [checkpoint_text(checkpoint).encode()])
 
     def remove_checkpoint(self, unit: Unit) -> None:
         self.storage.remove([layout.checkpoint_file(unit)])

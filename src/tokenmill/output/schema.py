@@ -89,6 +89,7 @@ class Checkpoint(Stored, frozen=True, kw_only=True):
     there are in chunks already. Encoding them again is cheaper, and simpler to trust, than keeping them.
     """
 
+    unit: Count
     part: Count
     offset: Count | None
     skip: Count
@@ -279,14 +280,31 @@ def is_end_of_derived_lines(line: str) -> bool:
 
 def has_checksum(manifest: memoryview) -> bool:
     """Whether a manifest ends with the XXH3-128 of all that stands before it."""
-    end = len(_checksum_end("0" * 32))
-    with manifest[:-end] as before:
+    with manifest[:-_CHECKSUM_BYTES] as before:
         digest = xxhash.xxh3_128_hexdigest(before)
-    return bytes(manifest[-end:]) == _checksum_end(digest).encode()
+    return bytes(manifest[-_CHECKSUM_BYTES:]) == _checksum_end(digest).encode()
 
 
 def _checksum_end(digest: str) -> str:
     return f',\n "xxh3": "{digest}"\n}}\n'
+
+
+_CHECKSUM_BYTES = len(_checksum_end("0" * 32))
+
+# checkpoints
+
+
+def checkpoint_text(checkpoint: Checkpoint) -> str:
+    """A checkpoint as it is stored: the very end is the XXH3-128 of all that stands before it, as in a manifest."""
+    body = to_text(checkpoint).removesuffix("\n}\n")
+    return body + _checksum_end(xxhash.xxh3_128_hexdigest(body.encode()))
+
+
+def read_checkpoint(data: bytes) -> Checkpoint:
+    """Raises ValueError for one that is not, to the byte, as it was written."""
+    if not has_checksum(memoryview(data)):
+        raise ValueError("its checksum is wrong")
+    return decode_exactly(data[:-_CHECKSUM_BYTES] + b"\n}\n", Checkpoint)
 
 
 # writing and reading

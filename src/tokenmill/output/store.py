@@ -13,6 +13,7 @@ from tokenmill.output.plan_file import Plan
 from tokenmill.output.receipts import START_OVER, found_damaged
 from tokenmill.output.schema import FORMAT_VERSION, StoredJob, decode_exactly, describes_a_job, format_version, to_text
 from tokenmill.output.spool import Spool
+from tokenmill.records import Unit
 from tokenmill.storage.base import Reading, Storage
 
 JOB_FILE_BYTES = 1 << 20
@@ -84,6 +85,11 @@ class Store:
             storage.remove_folder(folder)
         self.conclude()
         storage.remove([layout.TOKENIZER, layout.PLAN, layout.JOB])
+
+    def units_with_checkpoints(self, plan: Plan) -> list[Unit]:
+        names = sorted(filter(None, map(layout.unit_of_checkpoint, self._names_in(layout.UNITS))))
+        numbers = (int(name) for name in names if name.isdecimal())
+        return [plan.unit(number) for number in numbers if number < len(plan.sizes)]
 
     def _names_in(self, folder: str) -> list[str]:
         try:

@@ -12,6 +12,7 @@ from tokenmill.records import EMPTY, ChunkEntry, Ledger, Partial, Reject, Unit
 def beginning(unit: Unit, missing: dict[int, str]) -> Checkpoint:
     """The checkpoint of a unit of which nothing is done."""
     return Checkpoint(
+        unit=unit.index,
         part=0,
         offset=None,
         skip=0,
