@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import xxhash
 
 from tests.conftest import texts
 from tests.support.outputs import job_of, run_units
@@ -44,9 +45,13 @@ def edit_receipt(job: Job, **ledger: Any) -> None:
 
 
 def edit_rejects(job: Job, before: bytes, after: bytes, count: int = -1) -> None:
-    """Of the same length."""
+    """Of the same length, and as if the unit had written it so."""
     name = "units/00000.rejects.jsonl"
-    job.store.storage.publish(name, [job.store.storage.read(name).replace(before, after, count)])
+    job.store.storage.publish(name, [data := job.store.storage.read(name).replace(before, after, count)])
+    unit = job.plan.unit(0)
+    receipt = job.receipts.receipt(unit)
+    assert receipt is not None
+    job.receipts.commit(unit, msgspec.structs.replace(receipt, rejects_xxh3=xxhash.xxh3_128_hexdigest(data)))
 
 
 def test_a_job_is_finished_with_rejects_and_a_manifest() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 
 import tokenmill
 from tests.conftest import MakeConfig, SmallUnits, documents, rejects, texts
@@ -49,7 +50,8 @@ def commit(
     unit = plan.unit(number)
     if rejected:
         receipts.storage.publish(f"units/{unit.name}.rejects.jsonl", [rejected])
-    receipts.commit(unit, receipt_of(number, lines, **{"rejects_bytes": len(rejected), **more}))
+    listed = {"rejects_bytes": len(rejected), "rejects_xxh3": xxhash.xxh3_128_hexdigest(rejected) if rejected else None}
+    receipts.commit(unit, receipt_of(number, lines, **listed | more))
 
 
 def first_records(receipts: Receipts, plan: Plan) -> list[list[int | None]]:
@@ -240,20 +242,21 @@ def test_a_receipt_for_other_parts_than_the_unit_has_is_an_error(receipts: Recei
         list(committed(receipts, plan))
 
 
-def test_rejects_that_the_receipt_does_not_count_are_not_listed(receipts: Receipts) -> None:
+def test_a_list_that_is_not_the_one_its_receipt_knows_is_damaged(storage: MemoryStorage, receipts: Receipts) -> None:
     plan = plan_of([Part(0)])
     one = reject_line(0, 0)
-    counts = ((0, 0), (len(one) - 1, 0), (len(one), 1), (len(one) + 1, 1), (2 * len(one) - 1, 1), (2 * len(one), 2))
-    for counted, listed in counts:
-        commit(receipts, plan, 0, (5,), one + one, rejects_bytes=counted)
-        assert len(list(public_rejects(receipts, plan))) == listed
+    for stored in (b"", one, one + one[:-1], one + one + one, one + reject_line(0, 1)):
+        commit(receipts, plan, 0, (5,), one + one)
+        storage.publish("units/00000.rejects.jsonl", [stored])
+        with pytest.raises(OutputError, match=r"rejects\.jsonl is damaged .* Do the unit again with --redo 0$"):
+            list(public_rejects(receipts, plan))
 
 
-def test_a_list_that_its_receipt_counts_and_is_gone_gives_no_reject(receipts: Receipts) -> None:
-    """For whoever adds up to find out."""
+def test_a_list_that_its_receipt_knows_and_is_gone_is_named(receipts: Receipts) -> None:
     plan = plan_of([Part(0)])
     commit(receipts, plan, 0, (5,), rejects_bytes=5)
-    assert list(public_rejects(receipts, plan)) == []
+    with pytest.raises(OutputError, match=r"rejects\.jsonl cannot be read: .* Do the unit again with --redo 0$"):
+        list(public_rejects(receipts, plan))
 
 
 @pytest.mark.parametrize("line", [b"no JSON\n", b"{}\n", reject_line(7, 0), reject_line(0, -1)])

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from tokenmill.errors import LedgerError, RejectLimitError
+import hashlib
+import logging
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from tokenmill.errors import LedgerError, OutputError, RejectLimitError
 from tokenmill.job.prepare import Job
 from tokenmill.output import layout
-from tokenmill.output.finish import finish, summarize, write_rejects
-from tokenmill.output.schema import Summary
+from tokenmill.output.finish import finish, public_rejects, summarize, write_rejects
+from tokenmill.output.open import Output
+from tokenmill.output.schema import Summary, has_checksum, to_line
+from tokenmill.output.spool import lines_of
 from tokenmill.records import Ledger, Reason
+
+log = logging.getLogger("tokenmill")
 
 _NO_TEXT = (Reason.NO_TEXT_FIELD, Reason.TEXT_NOT_A_STRING)
 
@@ -24,6 +33,45 @@ def complete_job(job: Job) -> Summary:
         raise too_many_rejects(job, ledger)
     finish(job.receipts, job.plan, job.description, summary, job.skipped)
     return summary
+
+
+def how_it_ended(job: Job) -> Summary | None:
+    """The end of this very job, if it came to one and all that was written then is there and whole.
+
+    Otherwise the job is to be finished once more: manifest, rejects and tokenizer follow from receipts and options.
+    """
+    output = Output(job.store.storage)
+    if not output.is_complete:
+        return None
+    for problem in _problems_at_the_end(job, output):
+        log.warning("%s. It is made again from the receipts", problem)
+        return None
+    return output.summary if output.summary.run_id == job.run_id else None
+
+
+def _problems_at_the_end(job: Job, output: Output) -> Iterator[str]:
+    storage, where = output.storage, output.storage.describe
+    try:
+        _ = output.summary
+    except OutputError as error:
+        yield f"{where(layout.MANIFEST)} is damaged ({error.__cause__})"
+        return
+    if not has_checksum(storage.map(layout.MANIFEST)):
+        yield f"{where(layout.MANIFEST)} is damaged (its checksum is wrong)"
+    if not output.store.has(layout.TOKENIZER):
+        yield f"{where(layout.TOKENIZER)} is missing"
+    elif hashlib.sha256(storage.read(layout.TOKENIZER)).hexdigest() != job.description.tokenizer.sha256:
+        yield f"{where(layout.TOKENIZER)} is damaged (its checksum is wrong)"
+    if not output.store.has(layout.REJECTS):
+        yield f"{where(layout.REJECTS)} is missing"
+    elif not _has_all_rejects(job, output):
+        yield f"{where(layout.REJECTS)} is damaged (it does not say what the units rejected)"
+
+
+def _has_all_rejects(job: Job, output: Output) -> bool:
+    """There is no checksum of the list, so it is compared with what it was made from. Few jobs reject much."""
+    wanted = (to_line(reject).encode("ascii") for reject in public_rejects(job.receipts, job.plan))
+    return all(one == other for one, other in zip_longest(lines_of(output.storage.open(layout.REJECTS)), wanted))
 
 
 def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:

@@ -22,14 +22,14 @@ from tokenmill.engines.budget import derive_budget
 from tokenmill.engines.cost import Budget
 from tokenmill.engines.registry import engine_class
 from tokenmill.errors import ConfigError, Interrupted, OutputError, TokenmillError
-from tokenmill.job.complete import complete_job, too_many_rejects
+from tokenmill.job.complete import complete_job, how_it_ended, too_many_rejects
 from tokenmill.job.mapped import noted
 from tokenmill.job.prepare import Job, open_job
 from tokenmill.job.progress import Meter, Timeline
 from tokenmill.messages import counted, printable, size
 from tokenmill.output import layout
 from tokenmill.output.finish import write_rejects
-from tokenmill.output.open import Output, output_storage
+from tokenmill.output.open import output_storage
 from tokenmill.output.plan_file import Plan, Units
 from tokenmill.output.schema import DamagedFile, Summary
 from tokenmill.plan.make import Planned, make_plan
@@ -93,7 +93,7 @@ def run_planned(
     with _output_errors(storage, resume_hint(config)), open_job(config, planned, tokenizer, storage) as job:
         meter = Meter(total_bytes=sum(job.plan.sizes))
         pending = _pending(job, meter)
-        if not pending and (summary := _finished(job)) is not None:
+        if not pending and (summary := how_it_ended(job)) is not None:
             job.store.conclude()
             return _result(job, summary, meter, already_complete=True)
         _announce(job, pending, budget, why)
@@ -124,12 +124,6 @@ def _assignment(job: Job, pending: Units, budget: Budget) -> Assignment:
         prefetch_files=job.config.prefetch_files,
         lock_handles=job.lock_handles,
     )
-
-
-def _finished(job: Job) -> Summary | None:
-    """How this very job ended, if it did."""
-    output = Output(job.store.storage)
-    return output.summary if output.is_complete and output.summary.run_id == job.run_id else None
 
 
 @contextmanager

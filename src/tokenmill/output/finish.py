@@ -6,8 +6,12 @@ No token is moved. The manifest is the complete record of an output, and is ther
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeAlias
+
+import xxhash
 
 from tokenmill.errors import LedgerError
 from tokenmill.output import layout
@@ -144,21 +148,23 @@ def public_rejects(receipts: Receipts, plan: Plan) -> Iterator[PublicReject]:
 
 
 def _rejects(storage: Storage, unit: Unit, receipt: Receipt | None) -> Iterator[bytes]:
-    """The lines of a unit's list: those that its receipt counts, or whole lines as far as a unit under way has come."""
-    if receipt is not None and not receipt.rejects_bytes:
-        return
-    for opener in (storage.open,) if receipt is not None else (storage.open_draft, storage.open):
-        try:
-            source = opener(layout.rejects_file(unit))
-        except FileNotFoundError:
-            continue  # none; or its worker has just published it
-        size = 0
-        for line in lines_of(source):
-            size += len(line)
-            if not line.endswith(b"\n") or (receipt is not None and size > receipt.rejects_bytes):
+    """The lines of a unit's list: those that its receipt knows, or whole lines as far as a unit under way has come.
+
+    Raises ValueError at the end of a list that is not the one that its receipt knows.
+    """
+    name = layout.rejects_file(unit)
+    if receipt is None:
+        for opener in (storage.open_draft, storage.open):
+            with suppress(FileNotFoundError):  # none; or its worker has just published it
+                yield from takewhile(lambda line: line.endswith(b"\n"), lines_of(opener(name)))
                 return
+    elif receipt.rejects_bytes:
+        state = xxhash.xxh3_128()
+        for line in lines_of(storage.open(name)):
+            state.update(line)
             yield line
-        return
+        if state.hexdigest() != receipt.rejects_xxh3:
+            raise ValueError("its checksum is wrong")
 
 
 def _public(unit: Unit, firsts: list[int | None], reject: StoredReject) -> PublicReject:
