@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import islice
+
+NAMED_IN_MESSAGE = 5
 
 
 def printable(name: object) -> str:
@@ -45,3 +48,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def counted(count: int, singular: str, plural: str | None = None) -> str:
     """A number that agrees with its noun: counted(1, "file") -> "1 file", counted(2000, "file") -> "2,000 files"."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def first_few(entries: Iterable[tuple[str, str]], total: int, most: int = NAMED_IN_MESSAGE) -> str:
+    """The first of many names, each with what is said of it: "a.md (not JSON Lines); b.md (hidden); and 7 more"."""
+    named = [f"{printable(name)} ({why})" for name, why in islice(entries, most)]
+    more = total - len(named)
+    return "; ".join(named) + (f"; and {more:,} more" if more else "")

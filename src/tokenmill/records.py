@@ -98,10 +98,12 @@ class Inspected:
     """What a file turned out to be: an input, perhaps with a remark; or (`file` None) none, and why not.
 
     `absent` is set if the options cannot be right for it. `head` are the first bytes of its content, decompressed.
+    `looks_like_data` is set for what cannot be read, but was probably meant to be.
     """
 
     file: InputFile | None
     remark: str | None = None
+    looks_like_data: bool = False
     absent: AbsentField | None = None
     head: bytes = field(default=b"", compare=False, repr=False)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import json
 import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import SmallUnits, jsonl, texts
-from tests.support.sources import arrow_bytes, parquet_file
+from tests.conftest import SmallUnits, texts
 from tokenmill.config import ReadOptions
-from tokenmill.errors import ConfigError, InputError
+from tokenmill.errors import InputError
 from tokenmill.output.plan_file import Skipped
 from tokenmill.plan import cut
 from tokenmill.plan.make import Planned, listed, make_plan
@@ -49,8 +46,7 @@ def test_a_plan_has_every_input_once_and_knows_where_they_lie(inputs: Path) -> N
 
 def test_files_that_are_not_inputs_are_skipped_and_named(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
     (inputs / "a.jsonl").write_bytes(LINE)
-    (inputs / "README.md").write_text("# read me")
-    (inputs / "settings.json").write_text('{\n  "features": {}\n}\n')
+    (inputs / "guide.md").write_text("# read me")
     (inputs / "app.log").write_text('started\n{"text": "a"}\nended\n')
     (inputs / ".cache").mkdir()
     (inputs / ".hidden.jsonl").write_bytes(LINE)
@@ -58,14 +54,13 @@ def test_files_that_are_not_inputs_are_skipped_and_named(inputs: Path, caplog: p
     found = plan(inputs)
     assert names(found) == ["a.jsonl"]
     assert skipped(found) == {
-        "README.md": "not JSON Lines, Parquet or .txt",
-        "settings.json": "JSON, but not one object per line",
+        "guide.md": "not JSON Lines, Parquet or .txt",
         "app.log": "not JSON Lines, Parquet or .txt",
         ".cache": "hidden",
         ".hidden.jsonl": "hidden",
         "pipe.jsonl": "not a regular file",
     }
-    assert "skipped 6 files that are not a supported input: .cache (hidden); " in caplog.text
+    assert "skipped 5 files that are not a supported input: .cache (hidden); " in caplog.text
 
 
 def test_one_file_that_is_not_an_input_is_one_file(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -73,6 +68,20 @@ def test_one_file_that_is_not_an_input_is_one_file(inputs: Path, caplog: pytest.
     (inputs / "b.md").write_text("x")
     plan(inputs)
     assert caplog.messages == [
+        "skipped 1 file that is not a supported input: b.md (not JSON Lines, Parquet or .txt)",
+    ]
+
+
+def test_a_file_that_looks_like_data_is_named_apart_from_the_others(
+    inputs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (inputs / "a.jsonl").write_bytes(LINE)
+    (inputs / "b.md").write_text("x")
+    (inputs / "c.json").write_text('[\n {"text": "a"}\n]\n')
+    found = plan(inputs)
+    assert [entry.name for entry in found.skipped.data()] == ["c.json"]
+    assert caplog.messages == [
+        "skipped 1 file that looks like data but cannot be read: c.json (JSON, but not one object per line)",
         "skipped 1 file that is not a supported input: b.md (not JSON Lines, Parquet or .txt)",
     ]
 
@@ -129,113 +138,6 @@ def test_a_hidden_file_that_the_user_names_is_read(inputs: Path) -> None:
     (inputs / ".a.jsonl").write_bytes(LINE)
     (inputs / "b.jsonl").write_bytes(LINE)
     assert names(plan(inputs / ".a.jsonl", inputs)) == [".a.jsonl", "b.jsonl"]
-
-
-def saved(folder: Path, *, pretty: bool) -> None:
-    """A folder as Hugging Face datasets saves it, in its present form and in an older one."""
-    folder.mkdir(parents=True)
-    for n in range(2):
-        (folder / f"data-0000{n}-of-00002.arrow").write_bytes(arrow_bytes([{"text": ["a"]}]))
-    indent = 2 if pretty else None
-    state = {"_data_files": [{"filename": f"data-0000{n}-of-00002.arrow"} for n in range(2)], "_split": "train"}
-    (folder / "state.json").write_text(json.dumps(state, indent=indent))
-    (folder / "dataset_info.json").write_text(json.dumps({"features": {"text": {"_type": "Value"}}}, indent=indent))
-    (folder.parent / "dataset_dict.json").write_text('{"splits": ["train"]}')
-
-
-@pytest.mark.parametrize("pretty", [True, False])
-def test_the_notes_of_a_saved_dataset_are_skipped_quietly(
-    inputs: Path, pretty: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    saved(inputs / "train", pretty=pretty)
-    found = plan(inputs, options=ReadOptions())
-    assert names(found) == ["train/data-00000-of-00002.arrow", "train/data-00001-of-00002.arrow"]
-    assert caplog.messages == []
-    why = "a description of the data beside it"
-    assert skipped(found) == {
-        "dataset_dict.json": why,
-        "train/dataset_info.json": why,
-        "train/state.json": why,
-    }
-
-
-def test_data_with_the_name_of_a_note_is_read(inputs: Path) -> None:
-    (inputs / "state.json").write_bytes(jsonl({"text": "a", "state": "Ohio"}))
-    assert names(plan(inputs, options=ReadOptions())) == ["state.json"]
-    (inputs / "state.json").write_bytes(jsonl({"body": "a", "state": "Ohio"}))
-    with pytest.raises(InputError, match="no input found"):
-        plan(inputs, options=ReadOptions())
-    with pytest.raises(ConfigError, match="'text'"):  # which the user named
-        plan(inputs / "state.json", options=ReadOptions())
-
-
-def test_a_cache_beside_saved_data_is_not_read_twice_and_is_named(
-    inputs: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What `map` left there was computed from the data."""
-    saved(inputs / "train", pretty=True)
-    caches = ["cache-0123456789abcdef.arrow", "cache-0123456789abcdef_00001_of_00004.arrow"]
-    for cache in (*caches, "cache-of-mine.arrow"):
-        (inputs / "train" / cache).write_bytes(arrow_bytes([{"text": ["A"]}]))
-    found = plan(inputs)
-    assert [name for name in names(found) if "cache" in name] == ["train/cache-of-mine.arrow"]
-    why = "made by Hugging Face datasets from other files: to read it, name it"
-    assert {n: w for n, w in skipped(found).items() if "cache" in n} == {f"train/{cache}": why for cache in caches}
-    assert "skipped 2 files" in caplog.text
-    assert names(plan(inputs / "train" / caches[0])) == [caches[0]]
-
-
-# options that cannot be right
-
-
-def refused(inputs: Path, **options: Any) -> str:
-    with pytest.raises(ConfigError) as error:
-        plan(inputs, options=ReadOptions(**options))
-    assert error.value.exit_code == 2
-    assert "ix the input" not in str(error.value)
-    return str(error.value)
-
-
-@pytest.mark.parametrize("kind", ["file", "stream"])
-def test_a_table_without_the_column_refuses_the_job_and_names_its_columns(inputs: Path, kind: str) -> None:
-    (inputs / "a.parquet").write_bytes(parquet_file(["a"]))
-    (inputs / "b.arrow").write_bytes(arrow_bytes([{"body": ["a"], "n": [1]}], kind))
-    assert refused(inputs) == (
-        f"text_field: there is no column 'text' in {inputs}/b.arrow. The columns are: body, n. Choose one of these, or "
-        "leave the file out of the inputs"
-    )
-    assert refused(inputs, text_field="body").startswith(
-        f"text_field: there is no column 'body' in {inputs}/a.parquet. The columns are: text. "
-    )
-    assert refused(inputs, id_field="id").startswith(f"id_field: there is no column 'id' in {inputs}/a.parquet")
-
-
-def test_lines_without_the_field_refuse_the_job_and_name_their_fields(inputs: Path) -> None:
-    (inputs / "a.jsonl").write_bytes(LINE)
-    (inputs / "b.jsonl").write_bytes(jsonl({"body": "a", "n": 1}))
-    assert refused(inputs) == (
-        f"text_field: no record at the beginning of {inputs}/b.jsonl has the field 'text'. The fields are: body, n. "
-        "Choose one of these, or leave the file out of the inputs"
-    )
-    assert refused(inputs, id_field="n").startswith(f"id_field: no record at the beginning of {inputs}/a.jsonl ")
-    (inputs / "b.jsonl").write_bytes(b"{}\n")
-    assert refused(inputs).endswith(
-        " has the field 'text'. There are no fields at all: leave the file out of the inputs"
-    )
-
-
-def test_only_the_first_few_of_many_fields_are_named_and_none_can_play_tricks_on_a_terminal(inputs: Path) -> None:
-    (inputs / "a.jsonl").write_bytes(jsonl({"\x1b[2J": 1} | {f"f{n}": n for n in range(30)}))
-    said = refused(inputs)
-    assert "are: \\x1b[2J, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 19 more. " in said
-
-
-def test_files_that_begin_with_broken_lines_refuse_nothing(inputs: Path) -> None:
-    (inputs / "a.jsonl").write_bytes(b"broken\n" * 20_000)
-    (inputs / "b.parquet").write_bytes(b"PAR1 broken")
-    (inputs / "c.arrow").write_bytes(b"ARROW1 broken")
-    (inputs / "d.jsonl").symlink_to(inputs / "nowhere")
-    assert len(names(plan(inputs, options=ReadOptions(id_field="id")))) == 4
 
 
 def test_the_output_of_a_job_is_not_read_wherever_it_is(inputs: Path) -> None:

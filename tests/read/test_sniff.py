@@ -17,7 +17,7 @@ from backports import zstd
 from tests.conftest import texts
 from tests.support.sources import arrow_bytes, opened, parquet_file
 from tokenmill.read.sniff import inspect_file
-from tokenmill.read.source import EDGE_BYTES, fingerprint_of
+from tokenmill.read.source import fingerprint_of
 from tokenmill.records import Codec, Format, InputFile, Inspected
 from tokenmill.storage.local import LocalStorage
 from tokenmill.storage.memory import MemoryStorage
@@ -25,6 +25,7 @@ from tokenmill.storage.memory import MemoryStorage
 LINE = texts("a")
 PARQUET = parquet_file(["a"])
 STREAM, FEATHER = (arrow_bytes([{"text": ["a"]}], kind) for kind in ("stream", "file"))
+TAR = "not JSON Lines, Parquet or .txt"
 NOISE = random.Random(1).randbytes(200_000)
 
 
@@ -81,6 +82,7 @@ def inspect(name: str, data: bytes) -> Inspected:
         ("empty.jsonl.gz", b"", Format.JSONL, Codec.GZIP),
         ("long-line.json", b'{ "text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
         ("long-line.jsonl", b'{"text": "' + b"x" * 100_000, Format.JSONL, Codec.PLAIN),
+        ("a.dat", b"broken\n" + LINE, Format.JSONL, Codec.PLAIN),
     ],
     ids=named_only,
 )
@@ -125,42 +127,22 @@ def test_a_name_that_says_otherwise_is_reported(
     ("name", "data", "why"),
     [
         ("README.md", b"# read me", "not JSON Lines, Parquet or .txt"),
-        ("empty", b"", "not JSON Lines, Parquet or .txt"),
+        ("empty", b"", "empty"),
         ("app.log", b'started\n{"text": "a"}\nended\n', "not JSON Lines, Parquet or .txt"),
-        ("broken.gz", gzip.compress(LINE)[:10], "not JSON Lines, Parquet or .txt"),
-        ("numbers.json", b"1\n2\n", "not JSON Lines, Parquet or .txt"),
-        ("deep.json", b'{"a":' * 10_000 + b"\n", "JSON, but not one object per line"),
-        ("dataset_info.json", b'{\n  "features": {}\n}\n', "JSON, but not one object per line"),
-        ("array.json", b' [\n{"text": "a"},\n{"text": "b"}\n]\n', "JSON, but not one object per line"),
-        ("one-line.json", b'[{"text": "a"}]', "JSON, but not one object per line"),
-        ("cut.json", b'{"text": "a', "JSON, but not one object per line"),
+        ("blank.log", b" " * 2_000_000, "not JSON Lines, Parquet or .txt"),
+        ("settings.conf", b'{\n  "features": {}\n}\n', "JSON, but not one object per line"),
         ("erased.bin", b"\xff" * 4096, "not JSON Lines, Parquet or .txt"),
         ("ended.bin", b"\xff\xff\xff\xff\0\0\0\0", "not JSON Lines, Parquet or .txt"),
         ("odd.bin", b"\xff\xff\xff\xff\x09\0\0\0" + b"\0" * 99, "not JSON Lines, Parquet or .txt"),
-        ("registry.json", b'{\n"all": [\n{"n": 1},\n{"n": 2},\n{"n": 3}\n]}\n', "JSON, but not one object per line"),
+        ("shards.tar", b"a.jsonl".ljust(257, b"\0") + b"ustar" + b"\0" * 250 + LINE * 9, TAR),
+        ("Makefile", b"all:\n\tcc x.c\n", "not JSON Lines, Parquet or .txt"),
+        ("config", b"[core]\nbare = false\n", "JSON, but not one object per line"),
+        ("database", b"SQLite format 3\0" + LINE, "binary, in no format that is supported"),
     ],
     ids=named_only,
 )
 def test_a_file_of_another_kind_is_not_an_input(name: str, data: bytes, why: str) -> None:
     assert inspect(name, data) == Inspected(None, why)
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "is_input"), [(2, 2, True), (2, 3, False), (3, 2, True)], ids=["half", "less", "more"]
-)
-def test_a_json_file_that_begins_broken_is_an_input_if_half_of_its_lines_are_objects(
-    good: int, bad: int, is_input: bool
-) -> None:
-    lines = b"broken\n" * bad + LINE * good
-    assert (inspect("a.json", lines).file is not None) == is_input
-    assert inspect("a", lines).file is None  # which says nothing of JSON
-
-
-def test_a_line_that_the_first_bytes_cut_off_does_not_count_behind_whole_ones() -> None:
-    cut_off = b'{"text": "' + b"x" * EDGE_BYTES
-    assert inspect("a.json", b"broken\n" + cut_off).file is None
-    assert inspect("a.json", b"broken\n" + LINE + cut_off).file is None
-    assert inspect("a.json", b"broken\n" + LINE * 2 + cut_off).file is not None
 
 
 def test_something_that_is_not_a_file_is_not_opened(tmp_path: Path) -> None:
@@ -188,6 +170,7 @@ def unread(name: str, format_: Format, codec: Codec, problem: str) -> Inspected:
         ("a.json", Format.JSONL, Codec.PLAIN),
         ("a.json.gz", Format.JSONL, Codec.GZIP),
         ("a.zst", Format.JSONL, Codec.ZSTD),
+        ("part-00000", Format.JSONL, Codec.PLAIN),
     ],
 )
 def test_a_file_that_cannot_be_read_is_what_its_name_says(

@@ -32,6 +32,9 @@ from tokenmill.storage.base import Reading
 Tell = Callable[[Fault], None]
 
 SHOWN = 120
+SKIPPED_ADVICE = (
+    "Convert it to JSON Lines and start over with --overwrite, or leave it out of the inputs and run the job again"
+)
 
 
 def check_job(output: Output) -> None:
@@ -125,6 +128,8 @@ def check_manifest(output: Output, tell: Tell) -> None:
         way_out = "Replace it with a whole copy and start over with --overwrite"
         what = f"the input {printable(name)} is damaged, and the output lacks what could not be read of it"
         tell(Fault(f"{what}: {describe_damage(found)}. {way_out}"))
+    for entry in output.skipped_data:
+        tell(Fault(f"{printable(entry.name)} looks like data and was skipped: {entry.why}. {SKIPPED_ADVICE}"))
 
 
 def _stored_lines(output: Output, name: str) -> Iterator[str]:

@@ -124,6 +124,7 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
     if result.missing:
         log.error("fix the files above and run the same command again: only the units they belong to are run again")
     _report_damage(result)
+    _report_skipped(result)
     if args.quiet:
         return
     if args.log_format == "json":
@@ -141,9 +142,13 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
 def _outcome(result: RunResult) -> str:
     from tokenmill.messages import counted
 
-    counts = ((len(result.missing), "missing file"), (len(result.damaged), "damaged file"))
-    exceptions = " and ".join(counted(count, what) for count, what in counts if count)
-    return f"complete, except for {exceptions}" if exceptions else "complete"
+    counts = (
+        (result.missing, "missing file", "missing files"),
+        (result.damaged, "damaged file", "damaged files"),
+        (result.skipped_data, "skipped file that looks like data", "skipped files that look like data"),
+    )
+    exceptions = [counted(len(files), one, several) for files, one, several in counts if files]
+    return f"complete, except for {' and '.join(exceptions)}" if exceptions else "complete"
 
 
 def _report_damage(result: RunResult) -> None:
@@ -163,3 +168,14 @@ def _report_damage(result: RunResult) -> None:
         f"{more:,} more are named in {layout.MANIFEST}; " if more > 0 else "",
         layout.REJECTS,
     )
+
+
+def _report_skipped(result: RunResult) -> None:
+    from tokenmill.messages import first_few
+
+    if result.skipped_data:
+        log.error(
+            "skipped, but it looks like data: %s. It is not in the output. Convert it to JSON Lines and start over "
+            "with --overwrite, or leave it out of the inputs, for example with a glob",
+            first_few(result.skipped_data.items(), len(result.skipped_data)),
+        )

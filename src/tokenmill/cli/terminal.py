@@ -19,7 +19,8 @@ exit codes:
   0    complete
   1    failed: the message says what, where and what to do
   2    wrong usage: options, inputs or tokenizer that cannot be used
-  3    complete, but with missing or damaged files; or stopped, with more rejects than --max-rejects
+  3    complete, but with files missing, damaged, or skipped that look like data;
+       or stopped, with more rejects than --max-rejects
   130  interrupted; the same command continues
 """
 

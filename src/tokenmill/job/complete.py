@@ -46,7 +46,9 @@ def how_it_ended(job: Job) -> Summary | None:
     for problem in _problems_at_the_end(job, output):
         log.warning("%s. It is made again from the receipts", problem)
         return None
-    return output.summary if output.summary.run_id == job.run_id else None
+    # Another run may skip other files of a folder that has them beside the same inputs: the manifest is to name them.
+    is_same = output.summary.run_id == job.run_id and output.skipped_data == job.skipped.data()
+    return output.summary if is_same else None
 
 
 def _problems_at_the_end(job: Job, output: Output) -> Iterator[str]:

@@ -49,7 +49,7 @@ class RunResult:
     """What a run did.
 
     `missing` maps files that could not be read to the reason: the next run reads them. `damaged` are files of which
-    only what is whole is in the output.
+    only what is whole is in the output. `skipped_data` are those that were skipped although they look like data.
     """
 
     output: Path
@@ -57,6 +57,7 @@ class RunResult:
     ledger: Ledger
     missing: dict[str, str]
     damaged: dict[str, DamagedFile]
+    skipped_data: dict[str, str]
     left_out: int
     output_bytes: int
     already_complete: bool
@@ -65,7 +66,7 @@ class RunResult:
     @property
     def complete(self) -> bool:
         """Whether all that the inputs are meant to hold was read."""
-        return not self.missing and not self.damaged
+        return not self.missing and not self.damaged and not self.skipped_data
 
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
@@ -230,6 +231,7 @@ def _result(job: Job, summary: Summary, meter: Meter, *, already_complete: bool)
         ledger=summary.ledger,
         missing=summary.missing,
         damaged=summary.damaged,
+        skipped_data={entry.name: entry.why for entry in job.skipped.data()},
         left_out=len(job.skipped),
         output_bytes=sum(storage.stat(name).size for name in names),
         already_complete=already_complete,

@@ -16,12 +16,12 @@ import msgspec
 from tokenmill.config import Config, ContentOptions, InputAccess, resume_hint
 from tokenmill.encode import Tokenizer
 from tokenmill.errors import DifferentJobError, OutputError
-from tokenmill.messages import printable
+from tokenmill.messages import NAMED_IN_MESSAGE, printable
 from tokenmill.output.plan_file import Plan, Skipped
 from tokenmill.output.receipts import Receipts
 from tokenmill.output.schema import StoredJob, StoredOptions, StoredTokenizer, run_id_of
 from tokenmill.output.store import Store
-from tokenmill.plan.make import NAMED_IN_MESSAGE, Planned
+from tokenmill.plan.make import Planned
 from tokenmill.records import InputFile
 from tokenmill.storage.base import Reading, Storage
 from tokenmill.unit.setup import UnitSetup

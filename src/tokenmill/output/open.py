@@ -17,7 +17,7 @@ from tokenmill.errors import InputError, OutputError, TokenizerError
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan
 from tokenmill.output.receipts import Receipts
-from tokenmill.output.schema import Catalog, RowIndex, StoredJob, Summary, decode
+from tokenmill.output.schema import Catalog, RowIndex, SkippedEntry, SkippedFiles, StoredJob, Summary, decode
 from tokenmill.output.store import Store
 from tokenmill.records import SIDECAR_DTYPE, Sidecar, TokenIds
 from tokenmill.storage.base import Reading, Storage
@@ -86,6 +86,11 @@ class Output:
     def catalog(self) -> Catalog:
         """What it takes to tell where each document came from."""
         return self._read_manifest(Catalog)
+
+    @property
+    def skipped_data(self) -> list[SkippedEntry]:
+        """What was skipped although it looks like data."""
+        return [entry for entry in self._read_manifest(SkippedFiles).left_out if entry.looks_like_data]
 
     def _read_manifest(self, kind: type[T]) -> T:
         where = self.storage.describe(layout.MANIFEST)

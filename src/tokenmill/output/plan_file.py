@@ -107,11 +107,15 @@ class Skipped:
     def __init__(self) -> None:
         self._entries = Spool()
 
-    def append(self, name: str, why: str) -> None:
-        self._entries.append(to_line(SkippedEntry(name=name, why=why)))
+    def append(self, name: str, why: str, *, looks_like_data: bool = False) -> None:
+        self._entries.append(to_line(SkippedEntry(name=name, why=why, looks_like_data=looks_like_data)))
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[SkippedEntry]:
         return (decode(line, SkippedEntry) for line in self._entries)
+
+    def data(self) -> list[SkippedEntry]:
+        """Those that were probably meant to be read."""
+        return [entry for entry in self if entry.looks_like_data]

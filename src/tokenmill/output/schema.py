@@ -185,9 +185,18 @@ class UnitEntry(Stored, frozen=True, kw_only=True):
     parts: tuple[PartEntry, ...]
 
 
-class SkippedEntry(Stored, frozen=True, kw_only=True):
+class SkippedEntry(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """`looks_like_data`: it was probably meant to be read, so the output is not complete without it."""
+
     name: str
     why: str
+    looks_like_data: bool = False
+
+
+class SkippedFiles(msgspec.Struct, frozen=True):
+    """As much of a manifest as it takes to tell what was not read."""
+
+    left_out: list[SkippedEntry]
 
 
 class _Rows(msgspec.Struct, frozen=True):

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from tokenmill.errors import ConfigError, InputError
-from tokenmill.messages import counted, printable
+from tokenmill.messages import NAMED_IN_MESSAGE, counted, first_few, printable
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan, Skipped
 from tokenmill.output.schema import decode, to_line
@@ -23,17 +21,15 @@ from tokenmill.output.spool import Spool
 from tokenmill.output.store import is_job
 from tokenmill.plan.cut import Cutter, cut_units, unit_bytes, weight
 from tokenmill.plan.find import find_files
+from tokenmill.plan.side_files import is_cache, is_never_data, is_note
 from tokenmill.records import AbsentField, InputFile, Inspected
 from tokenmill.storage.base import Reading
 
 log = logging.getLogger("tokenmill")
 
-NAMED_IN_MESSAGE = 5
 FIELDS_IN_MESSAGE = 12
-# What Hugging Face datasets writes beside its Arrow files: descriptions, and caches of what was computed from them.
-NOTES = {"dataset_info.json", "dataset_dict.json", "state.json"}
 NOTE = "a description of the data beside it"
-_CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d{5}_of_\d{5})?\.arrow")
+SIDE_FILE = "written beside data, and none itself"
 
 
 class Inspector(Cutter, Protocol):
@@ -55,16 +51,14 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
     """Find, inspect and cut the inputs of a job; say what was skipped and what is not what its name says."""
     inputs, names = find_files(arguments, output)
     corpus = open_corpus(inputs)
-    files, skipped, named, odd = Spool(), Skipped(), Skipped(), Skipped()
+    files, skipped, odd = Spool(), Skipped(), Skipped()
     total = 0
     for name, explicit in names:
         found = _inspect(inputs, corpus, name, explicit)
         if found.file is None:
             if explicit:
                 raise InputError(f"{inputs.describe(name)}: {found.remark}")
-            skipped.append(name, str(found.remark))
-            if found.remark != NOTE:
-                named.append(name, str(found.remark))
+            skipped.append(name, str(found.remark), looks_like_data=found.looks_like_data)
             continue
         if found.absent:
             raise _wrong_field(inputs.describe(name), found.file, found.absent)
@@ -72,29 +66,47 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
         total += weight(found.file, corpus)
         if found.remark:
             odd.append(name, found.remark)
-    if named:
-        what = counted(len(named), "file that is not a supported input", "files that are not a supported input")
-        log.warning("skipped %s: %s", what, listed(named))
-    if odd:
-        what = counted(len(odd), "file is not what its name says", "files are not what their names say")
-        log.warning("%s: %s", what, listed(odd))
+    _tell(skipped, odd)
     if not files:
         raise _nothing_found(arguments, skipped)
     inspected = (decode(line, InputFile) for line in files)
     return Planned(Plan.of(cut_units(inspected, unit_bytes(total), corpus)), inputs, skipped)
 
 
+def _tell(skipped: Skipped, odd: Skipped) -> None:
+    """Say what is skipped, loudly what may be missed and not at all what belongs there, and what is not as it seems."""
+    data, notes, others = Skipped(), Skipped(), Skipped()
+    for entry in skipped:
+        which = data if entry.looks_like_data else notes if entry.why in (NOTE, SIDE_FILE) else others
+        which.append(entry.name, entry.why)
+    if data:
+        what = counted(
+            len(data), "file that looks like data but cannot be read", "files that look like data but cannot be read"
+        )
+        log.warning("skipped %s: %s", what, listed(data))
+    if others:
+        what = counted(len(others), "file that is not a supported input", "files that are not a supported input")
+        log.warning("skipped %s: %s", what, listed(others))
+    if notes:
+        log.debug("skipped %s beside the data: %s", counted(len(notes), "known file"), listed(notes))
+    if odd:
+        what = counted(len(odd), "file is not what its name says", "files are not what their names say")
+        log.warning("%s: %s", what, listed(odd))
+
+
 def _inspect(inputs: Reading, corpus: Inspector, name: str, explicit: bool) -> Inspected:
     base = os.path.basename(name)
+    if is_never_data(name) and not explicit:
+        return Inspected(None, SIDE_FILE)
     if base.startswith(".") and not explicit:
         return Inspected(None, "hidden")
     if base == layout.JOB and is_job(inputs, name):
         return Inspected(None, "the output of a job: nothing in that directory is read")
-    if _CACHE.fullmatch(base) and not explicit:
+    if is_cache(name) and not explicit:
         return Inspected(None, "made by Hugging Face datasets from other files: to read it, name it")
     found = corpus.inspect(name)
     # The name alone is not enough: somebody may call data so.
-    if base in NOTES and not explicit and (found.file is None or found.absent):
+    if (found.file is None or found.absent) and not explicit and is_note(inputs, name):
         return Inspected(None, NOTE)
     return found
 
@@ -123,7 +135,5 @@ def _nothing_found(arguments: Iterable[str], skipped: Skipped) -> InputError:
 
 
 def listed(entries: Skipped, most: int = NAMED_IN_MESSAGE) -> str:
-    """The first few of many: "a.md (not JSON Lines); b.md (hidden); and 7 more"."""
-    named = [f"{printable(entry.name)} ({entry.why})" for entry in islice(entries, most)]
-    more = len(entries) - len(named)
-    return "; ".join(named) + (f"; and {more:,} more" if more else "")
+    """The first few of many."""
+    return first_few(((entry.name, entry.why) for entry in entries), len(entries), most)

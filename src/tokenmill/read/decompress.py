@@ -23,7 +23,7 @@ else:
 
 from tokenmill.messages import size
 from tokenmill.records import NO_LOSS, Codec, Loss, Reason
-from tokenmill.storage.base import Source
+from tokenmill.storage.base import Stat
 
 # Measured: 64 KiB of input and 256 KiB of output are within 3 % of the best for igzip and zstd, and small enough
 # to stay in the cache until the pieces are joined.
@@ -51,6 +51,16 @@ class TooLargeWindowError(OSError):
             f"it was compressed by {codec} with a window larger than the {size(windows)} that the memory budget "
             "leaves for one: raise --max-memory, lower --num-workers, or compress it again with a smaller window",
         )
+
+
+class Bytes(Protocol):
+    """As much of a Source as it takes to decompress it."""
+
+    @property
+    def stat(self) -> Stat: ...
+    def read(self, size: int, /) -> bytes: ...
+    def seek(self, offset: int, /) -> int: ...
+    def tell(self) -> int: ...
 
 
 class _Decompressor(Protocol):
@@ -101,7 +111,7 @@ _ERRORS: tuple[type[Exception], ...] = (
 )
 
 
-def pieces(file: Source, codec: Codec, windows: int | None = None) -> Iterator[bytes]:
+def pieces(file: Bytes, codec: Codec, windows: int | None = None) -> Iterator[bytes]:
     """The decompressed bytes of an open file. Raises BrokenStreamError where they end before they should.
 
     `windows`: how much of its output a decompressor may keep; a file that needs more is a TooLargeWindowError.
@@ -124,7 +134,7 @@ def pieces(file: Source, codec: Codec, windows: int | None = None) -> Iterator[b
 
 
 def _member(
-    file: Source, codec: Codec, start: int, data: bytes, member: int, windows: int | None
+    file: Bytes, codec: Codec, start: int, data: bytes, member: int, windows: int | None
 ) -> Generator[bytes, None, bytes]:
     """One member or frame; returns the bytes behind it."""
     decompressor = _NEW[codec](windows)
@@ -158,7 +168,7 @@ def _corrupt(codec: Codec, start: int, member: int, error: Exception, unread: in
     return BrokenStreamError(Reason.CORRUPT_FILE, f"{where} is corrupt: {error}", Loss(unread_bytes=unread))
 
 
-def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> Generator[bytes, None, int]:
+def _salvage(file: Bytes, codec: Codec, start: int, last: int, given: int) -> Generator[bytes, None, int]:
     """What the failed call decompressed before it failed, found by going through the member again to that point.
 
     Returns up to where the file was of use: what lies behind gave no output.
@@ -194,7 +204,7 @@ def _salvage(file: Source, codec: Codec, start: int, last: int, given: int) -> G
     return useful
 
 
-def _again(file: Source, start: int, last: int) -> Iterator[bytes]:
+def _again(file: Bytes, start: int, last: int) -> Iterator[bytes]:
     """The bytes of a file from `start` on, in pieces up to `last` and from there one by one."""
     file.seek(start)
     while (size := min(INPUT_BYTES, last - file.tell())) and (data := file.read(size)):

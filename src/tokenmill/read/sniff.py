@@ -1,13 +1,16 @@
-"""What a file is: its first bytes decide, its name where they leave it open."""
+"""What a file is: its first bytes decide, its name where they leave it open.
+
+What is plausibly data is read, and its bad lines are rejected. What is skipped although it looks like data is marked as
+that: somebody must hear of it.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import re
+from collections.abc import Iterator
 
-from tokenmill.read.decompress import BrokenStreamError, pieces
-from tokenmill.read.formats import CODEC_SUFFIXES, FORMAT_SUFFIXES
+from tokenmill.read.decompress import BrokenStreamError, Bytes, pieces
+from tokenmill.read.evidence import Evidence, look_at
+from tokenmill.read.names import Hint, Named, read_name
 from tokenmill.read.source import EDGE_BYTES, fingerprint_of
 from tokenmill.records import Codec, Format, InputFile, Inspected
 from tokenmill.storage.base import Reading, Source
@@ -18,13 +21,19 @@ _MAGIC = (
     (b"BZh", Codec.BZIP2),
     (b"\xfd7zXZ\x00", Codec.XZ),
 )
-
-
 MAX_SCHEMA_BYTES = 64 << 20
+# Where the first 64 KiB leave open what a file is, this much is looked at: blank lines, broken ones, empty members.
+MOST_TEXT_BYTES = 1 << 20
+# A member may be empty, and a skippable frame of zstd has up to 4 GiB.
+MOST_COMPRESSED_BYTES = 8 << 20
 
 
 class _NotAnInputError(Exception):
     """The file is none of the formats that tokenmill reads."""
+
+    def __init__(self, why: str, *, looks_like_data: bool = False) -> None:
+        super().__init__(why)
+        self.looks_like_data = looks_like_data
 
 
 def inspect_file(inputs: Reading, name: str) -> Inspected:
@@ -32,47 +41,35 @@ def inspect_file(inputs: Reading, name: str) -> Inspected:
     try:
         return _inspect(inputs, name)
     except _NotAnInputError as error:
-        return Inspected(None, str(error))
+        return Inspected(None, str(error), looks_like_data=error.looks_like_data)
 
 
 def _inspect(inputs: Reading, name: str) -> Inspected:
-    named_codec, named_format = _by_name(name)
+    named = read_name(name)
     try:
         if not inputs.stat(name).is_file:
             raise _NotAnInputError("not a regular file")  # opening a pipe would wait for ever
         with inputs.open(name) as source:
             size = source.stat.size
             head = source.read(EDGE_BYTES)
-            codec = _codec(head) if head else named_codec
+            codec = _codec(head) if head else named.codec
             source.seek(0)
-            text, whole = _decompress_head(source, codec)
+            format_, text = _format(head, _Content(source, codec), named)
             fingerprint = fingerprint_of(source, head)
     except OSError as error:
-        if named_format is None and not name.endswith((".json", *CODEC_SUFFIXES)):
+        if named.format is None and not named.hint.is_data and named.codec is Codec.PLAIN:
             raise _NotAnInputError(f"cannot be read, and its name is no input's: {error.strerror}") from error
         problem = error.strerror or str(error)
-        format_ = named_format or Format.JSONL
-        unread = InputFile(name=name, size=0, fingerprint="", format=format_, codec=named_codec, problem=problem)
+        format_ = named.format or Format.JSONL
+        unread = InputFile(name=name, size=0, fingerprint="", format=format_, codec=named.codec, problem=problem)
         return Inspected(unread)
-    format_ = _format(head, text, whole, named_format, name)
     remark = None
-    if codec is not named_codec:
-        remark = f"the name says {named_codec}, the content is {codec}"
-    elif named_format not in (None, format_):
-        remark = f"the name says {named_format}, the content is {format_}"
+    if codec is not named.codec:
+        remark = f"the name says {named.codec}, the content is {codec}"
+    elif named.format not in (None, format_):
+        remark = f"the name says {named.format}, the content is {format_}"
     file = InputFile(name=name, size=size, fingerprint=fingerprint, format=format_, codec=codec)
     return Inspected(file, remark, head=text)
-
-
-def _by_name(name: str) -> tuple[Codec, Format | None]:
-    codec = CODEC_SUFFIXES.get(os.path.splitext(name.lower())[1], Codec.PLAIN)
-    return codec, FORMAT_SUFFIXES.get(os.path.splitext(_stem(name))[1])
-
-
-def _stem(name: str) -> str:
-    """The name without the suffix of a codec: "a.json.gz" -> "a.json"."""
-    stem, suffix = os.path.splitext(name.lower())
-    return stem if suffix in CODEC_SUFFIXES else name.lower()
 
 
 def _codec(head: bytes) -> Codec:
@@ -81,23 +78,20 @@ def _codec(head: bytes) -> Codec:
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), Codec.PLAIN)
 
 
-def _format(head: bytes, text: bytes, whole: bool, named: Format | None, name: str) -> Format:
+def _format(head: bytes, content: _Content, named: Named) -> tuple[Format, bytes]:
+    """The format, and as much of the content as it took to tell."""
     if head.startswith(b"PAR1"):
-        return Format.PARQUET
+        return Format.PARQUET, b""
     if head.startswith(b"ARROW1") or _begins_arrow_stream(head):
-        return Format.ARROW
-    first, most = _json_lines(text, whole)
-    is_json = _stem(name).endswith(".json")
-    # A shard may begin with a broken line; a JSON document of many lines may hold an object on one of them.
-    if first or (most and is_json):
-        return Format.JSONL
-    if named is not None:
-        return named
-    if not text and is_json:
-        return Format.JSONL
-    if text.lstrip()[:1] in (b"{", b"["):
-        raise _NotAnInputError("JSON, but not one object per line")
-    raise _NotAnInputError("not JSON Lines, Parquet or .txt")
+        return Format.ARROW, b""
+    text, whole = content.beginning(EDGE_BYTES)
+    seen = look_at(text, whole)
+    format_ = _by_content(seen, named)
+    if format_ is None and not whole and (named.hint is not Hint.OTHER or seen.is_blank):
+        text, whole = content.beginning(MOST_TEXT_BYTES)
+        seen = look_at(text, whole)
+        format_ = _by_content(seen, named)
+    return format_ or _by_name(seen, content.is_empty, named), text
 
 
 def _begins_arrow_stream(head: bytes) -> bool:
@@ -106,33 +100,86 @@ def _begins_arrow_stream(head: bytes) -> bool:
     return head.startswith(b"\xff\xff\xff\xff") and 0 < size <= MAX_SCHEMA_BYTES and size % 8 == 0
 
 
-def _decompress_head(file: Source, codec: Codec) -> tuple[bytes, bool]:
-    """The first bytes of the content, and whether that is all of it.
-
-    A block of bzip2 gives nothing before all of its up to 900 kB are read, so it is the output that is bounded.
-    """
-    if codec is Codec.PLAIN:
-        head = file.read(EDGE_BYTES)
-        return head, len(head) < EDGE_BYTES
-    try:
-        return next(pieces(file, codec), b"")[:EDGE_BYTES], False
-    except BrokenStreamError:
-        return b"", False
+def _by_content(seen: Evidence, named: Named) -> Format | None:
+    """What a file is by its lines alone, or by what its name leaves no doubt of."""
+    if seen.begins_with_object:
+        return Format.JSONL
+    # A shard may begin with a broken line; a JSON document of many lines may hold an object on one of them.
+    if named.format is None and seen.is_mostly_objects and not seen.is_archive:
+        return Format.JSONL
+    return named.format
 
 
-def _json_lines(text: bytes, whole: bool) -> tuple[bool, bool]:
-    """Whether the first line, and whether half of them, are JSON objects; a cut-off line that opens one counts."""
-    lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    last = lines.pop()
-    verdicts = [_is_object(line) for line in lines if line.strip()]
-    if last.strip():
-        opens = not whole and not verdicts and re.match(rb'\s*\{\s*"', last) is not None
-        verdicts.append(opens or _is_object(last))
-    return bool(verdicts) and verdicts[0], bool(verdicts) and 2 * sum(verdicts) >= len(verdicts)
+def _by_name(seen: Evidence, is_empty: bool, named: Named) -> Format:
+    """What a file is, or why it is not an input, by its name and whatever its lines tell."""
+    hint = named.hint
+    is_called_data = hint.is_data or named.codec is not Codec.PLAIN
+    if hint is Hint.OTHER:
+        if named.is_out_of_reach:
+            raise _NotAnInputError("compressed in a way that is not supported", looks_like_data=True)
+        raise _NotAnInputError(_is_not(seen))
+    if is_empty and not is_called_data:
+        raise _NotAnInputError("empty")
+    if seen.is_utf_16:
+        raise _NotAnInputError("in UTF-16: convert it to UTF-8", looks_like_data=True)
+    if seen.is_archive:
+        raise _NotAnInputError(_is_not(seen), looks_like_data=is_called_data)
+    if seen.is_mostly_records and not (seen.is_binary and hint is Hint.NOTHING):
+        return Format.JSONL
+    if seen.is_blank:
+        return Format.JSONL  # or cut off before its first byte
+    if seen.is_one_value and (hint is Hint.JSON or seen.text.lstrip()[:1] in (b"{", b"[")):
+        raise _NotAnInputError("JSON, but not one object per line", looks_like_data=True)
+    if seen.is_binary and not (seen.records and hint.is_data):
+        raise _NotAnInputError("binary, in no format that is supported", looks_like_data=is_called_data)
+    if seen.records or hint.is_data:
+        return Format.JSONL
+    raise _NotAnInputError(_is_not(seen))
 
 
-def _is_object(line: bytes) -> bool:
-    try:
-        return line.lstrip()[:1] == b"{" and isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+def _is_not(seen: Evidence) -> str:
+    if seen.text.lstrip()[:1] in (b"{", b"["):
+        return "JSON, but not one object per line"
+    return "not JSON Lines, Parquet or .txt"
+
+
+class _Content:
+    """The beginning of what is in a file, decompressed as far as it is asked for."""
+
+    def __init__(self, source: Source, codec: Codec) -> None:
+        self.is_empty = source.stat.size == 0
+        self._text = b""
+        self._is_whole = False
+        self._pieces = _plain(source) if codec is Codec.PLAIN else pieces(_Beginning(source), codec)
+
+    def beginning(self, size: int) -> tuple[bytes, bool]:
+        """So many bytes, or all there are; and whether that is all. A stream that breaks off might have had more.
+
+        A block of bzip2 gives nothing before all of its up to 900 kB are read, so it is the output that is bounded.
+        """
+        held = [self._text]
+        try:
+            while sum(map(len, held)) < size and not self._is_whole:
+                piece = next(self._pieces, None)
+                self._is_whole = piece is None
+                held.append(piece or b"")
+        except BrokenStreamError:
+            pass
+        self._text = b"".join(held)
+        return self._text[:size], self._is_whole and len(self._text) <= size
+
+
+def _plain(source: Source) -> Iterator[bytes]:
+    while data := source.read(EDGE_BYTES):
+        yield data
+
+
+class _Beginning:
+    """A file that ends early."""
+
+    def __init__(self, source: Bytes) -> None:
+        self._source = source
+        self.seek, self.tell, self.stat = source.seek, source.tell, source.stat
+
+    def read(self, size: int, /) -> bytes:
+        return self._source.read(max(0, min(size, MOST_COMPRESSED_BYTES - self._source.tell())))
