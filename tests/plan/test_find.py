@@ -22,7 +22,8 @@ JOB = b'{"format_version": 1, "options": {}, "tokenizer": {}}\n'
 
 
 def find(*arguments: Path | str, output: Path = Path("somewhere/out")) -> list[tuple[str, bool]]:
-    return list(find_files(map(str, arguments), output)[1])
+    """Names, and whether the user named this very file."""
+    return [(os.fsdecode(found.name), found.explicit) for found in find_files(map(str, arguments), output)[1]]
 
 
 def names(*arguments: Path | str, output: Path = Path("somewhere/out")) -> list[str]:
@@ -154,3 +155,50 @@ def test_names_that_are_not_unicode_are_found(inputs: Path) -> None:
     odd = os.fsdecode(b"odd \xff\n\x1b[31m.jsonl")
     write(inputs, odd)
     assert names(inputs) == [odd]
+
+
+# files with several names
+
+
+def links(*arguments: Path | str) -> dict[str, str | None]:
+    """Where the files lie that are reached by a link, below the folder of the test."""
+    found = find_files(map(str, arguments), Path("somewhere/out"))[1]
+    return {os.fsdecode(f.name): f.real for f in found}
+
+
+def test_names_that_lead_elsewhere_tell_where(inputs: Path) -> None:
+    write(inputs, "x/a.jsonl", "y/b.jsonl")
+    (inputs / "a.jsonl").symlink_to("x/a.jsonl")
+    (inputs / "gone.jsonl").symlink_to("nowhere")
+    (inputs / "a-folder").symlink_to("y")
+    (inputs.parent / "second").symlink_to(inputs)
+    real = os.path.realpath(inputs)
+    assert (
+        links(inputs)
+        == links(inputs.parent / "second")
+        == {
+            "a-folder/b.jsonl": f"{real}/y/b.jsonl",
+            "a.jsonl": f"{real}/x/a.jsonl",
+            "gone.jsonl": None,
+            "x/a.jsonl": None,
+        }
+    )
+    assert links(inputs / "x" / "a.jsonl", inputs.parent / "second" / "x" / "a.jsonl") == {
+        "in/x/a.jsonl": None,
+        "second/x/a.jsonl": f"{real}/x/a.jsonl",
+    }
+
+
+def test_a_folder_that_is_reached_by_several_arguments_is_walked_once(inputs: Path) -> None:
+    write(inputs, "x/a.jsonl", "x/deep/b.jsonl", "z.jsonl")
+    (inputs.parent / "second").symlink_to(inputs / "x")
+    assert names(inputs, inputs / "x" / "deep", inputs / "x") == ["x/a.jsonl", "x/deep/b.jsonl", "z.jsonl"]
+    assert names(inputs / "x", inputs.parent / "second") == ["in/x/a.jsonl", "in/x/deep/b.jsonl"]
+
+
+def test_behind_a_link_dots_lead_where_the_system_says(inputs: Path) -> None:
+    write(inputs, "here/x.jsonl", "there/deep/y.jsonl", "there/x.jsonl")
+    (inputs / "here" / "link").symlink_to(inputs / "there" / "deep")
+    (root, found) = find_files([f"{inputs}/here/link/../x.jsonl"], Path("out"))
+    assert root == LocalStorage(Path(os.path.realpath(inputs / "there")))
+    assert [f.name for f in found] == [b"x.jsonl"]

@@ -176,6 +176,81 @@ def test_an_unreadable_file_is_planned_with_its_problem(inputs: Path) -> None:
     assert skipped(found).keys() == {"itself"}
 
 
+# files with several names
+
+
+SECOND = "another name of a file that is read already"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["in"],
+        ["in", "in/x/s.jsonl"],
+        ["in", "in/x"],
+        ["in/x", "in/link.jsonl"],
+        ["in/x/s.jsonl", "second/s.jsonl"],
+        ["second", "in"],
+        ["second", "in/x", "in/link.jsonl", "other/../in/x/s.jsonl", "in/x/../link.jsonl"],
+        ["*/x", "in/**/*.jsonl"],
+        ["in/x/s.jsonl", "in/x/s.jsonl"],
+    ],
+    ids=" ".join,
+)
+def test_a_file_is_read_once_by_whatever_names_it_is_reached(inputs: Path, arguments: list[str]) -> None:
+    (inputs / "x").mkdir()
+    (inputs / "x" / "s.jsonl").write_bytes(LINE)
+    (inputs / "link.jsonl").symlink_to("x/s.jsonl")
+    (inputs / "x" / "again.jsonl").symlink_to("s.jsonl")
+    (inputs.parent / "second").symlink_to(inputs / "x")
+    (inputs.parent / "other").mkdir()
+    found = plan(*(f"{inputs.parent}/{argument}" for argument in arguments))
+    assert len(names(found)) == 1
+    assert set(skipped(found).values()) <= {SECOND}
+
+
+def test_the_first_of_several_names_is_kept_and_the_others_are_told(
+    inputs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (inputs / "b.jsonl").write_bytes(LINE)
+    (inputs / "a.jsonl").symlink_to("b.jsonl")
+    (inputs / "c.jsonl").symlink_to("a.jsonl")
+    (inputs / "d.jsonl").write_bytes(LINE)
+    (inputs / "gone-1.jsonl").symlink_to("nowhere")
+    (inputs / "gone-2.jsonl").symlink_to("nowhere")
+    with caplog.at_level(logging.INFO, "tokenmill"):
+        found = plan(inputs)
+    assert names(found) == ["a.jsonl", "d.jsonl", "gone-1.jsonl", "gone-2.jsonl"]
+    assert skipped(found) == {"b.jsonl": SECOND, "c.jsonl": SECOND}
+    assert caplog.messages == [f"skipped 2 duplicates: b.jsonl ({SECOND}); c.jsonl ({SECOND})"]
+
+
+def test_a_name_that_cannot_be_read_does_not_stand_for_one_that_can(inputs: Path) -> None:
+    """As in the cache of a hub, where files are called by their checksum and links by their name."""
+    (inputs / "blobs").mkdir()
+    (inputs / "blobs" / "0123").write_bytes(b"a letter")
+    (inputs / "letter.txt").symlink_to("blobs/0123")
+    (inputs / ".hidden.jsonl").write_bytes(LINE)
+    (inputs / "seen.jsonl").symlink_to(".hidden.jsonl")
+    assert names(plan(inputs)) == ["letter.txt", "seen.jsonl"]
+
+
+def test_hard_links_are_files_of_their_own(inputs: Path) -> None:
+    """Nothing in their names says otherwise, and a copy of the corpus has two files."""
+    (inputs / "a.jsonl").write_bytes(LINE)
+    os.link(inputs / "a.jsonl", inputs / "b.jsonl")
+    assert names(plan(inputs)) == ["a.jsonl", "b.jsonl"]
+
+
+def test_what_is_read_once_weighs_once(inputs: Path, small_units: SmallUnits, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_units(1, file_cost=0)
+    monkeypatch.setattr(cut, "UNITS_WANTED", 4)
+    for n in range(8):
+        (inputs / f"{n}.jsonl.gz").write_bytes(gzip.compress(LINE, mtime=0))
+        (inputs / f"{n}-again.jsonl.gz").symlink_to(f"{n}.jsonl.gz")
+    assert [len(u.parts) for u in plan(inputs).plan.units()] == [2, 2, 2, 2]
+
+
 def test_a_unit_is_as_heavy_as_all_inputs_together_want_it(
     inputs: Path, small_units: SmallUnits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +29,7 @@ log = logging.getLogger("tokenmill")
 
 FIELDS_IN_MESSAGE = 12
 NOTE = "a description of the data beside it"
+SAME_FILE = "another name of a file that is read already"
 SIDE_FILE = "written beside data, and none itself"
 
 
@@ -52,8 +53,10 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
     inputs, names = find_files(arguments, output)
     corpus = open_corpus(inputs)
     files, skipped, odd = Spool(), Skipped(), Skipped()
+    links: dict[str, str] = {}
     total = 0
-    for name, explicit in names:
+    for entry in names:
+        name, explicit = os.fsdecode(entry.name), entry.explicit
         found = _inspect(inputs, corpus, name, explicit)
         if found.file is None:
             if explicit:
@@ -64,8 +67,13 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
             raise _wrong_field(inputs.describe(name), found.file, found.absent)
         files.append(to_line(found.file))
         total += weight(found.file, corpus)
+        if entry.real is not None:
+            links[name] = entry.real
         if found.remark:
             odd.append(name, found.remark)
+    if links:
+        files = _each_once(files, links, os.path.realpath(inputs.location), skipped)
+        total = sum(weight(decode(line, InputFile), corpus) for line in files)
     _tell(skipped, odd)
     if not files:
         raise _nothing_found(arguments, skipped)
@@ -73,11 +81,33 @@ def make_plan(arguments: Sequence[str], output: Path, open_corpus: Callable[[Rea
     return Planned(Plan.of(cut_units(inspected, unit_bytes(total), corpus)), inputs, skipped)
 
 
+def _each_once(files: Spool, links: Mapping[str, str], root: str, skipped: Skipped) -> Spool:
+    """The files without those that were there before by another name.
+
+    Only now, when it is known which of its names a file can be read by: "letter.txt" is text, but what it links to may
+    be called anything.
+    """
+    linked = set(links.values())
+    seen: set[str] = set()
+    kept = Spool()
+    for line in files:
+        name = decode(line, InputFile).name
+        real = links.get(name) or os.path.join(root, name)
+        if real in seen:
+            skipped.append(name, SAME_FILE)
+            continue
+        if real in linked:
+            seen.add(real)
+        kept.append(line.decode("ascii"))
+    return kept
+
+
 def _tell(skipped: Skipped, odd: Skipped) -> None:
     """Say what is skipped, loudly what may be missed and not at all what belongs there, and what is not as it seems."""
-    data, notes, others = Skipped(), Skipped(), Skipped()
+    data, notes, same, others = Skipped(), Skipped(), Skipped(), Skipped()
+    quiet = {NOTE: notes, SIDE_FILE: notes, SAME_FILE: same}
     for entry in skipped:
-        which = data if entry.looks_like_data else notes if entry.why in (NOTE, SIDE_FILE) else others
+        which = data if entry.looks_like_data else quiet.get(entry.why, others)
         which.append(entry.name, entry.why)
     if data:
         what = counted(
@@ -87,6 +117,8 @@ def _tell(skipped: Skipped, odd: Skipped) -> None:
     if others:
         what = counted(len(others), "file that is not a supported input", "files that are not a supported input")
         log.warning("skipped %s: %s", what, listed(others))
+    if same:
+        log.info("skipped %s: %s", counted(len(same), "duplicate"), listed(same))
     if notes:
         log.debug("skipped %s beside the data: %s", counted(len(notes), "known file"), listed(notes))
     if odd:
