@@ -26,6 +26,7 @@ from tokenmill.plan.make import make_plan
 from tokenmill.read.corpus import Corpus
 from tokenmill.read.decompress import BrokenStreamError, pieces
 from tokenmill.read.lines import BLOCK_BYTES
+from tokenmill.read.pick import Picker
 from tokenmill.records import Format, InputFile, StageSeconds
 from tokenmill.storage.base import Reading
 
@@ -38,8 +39,8 @@ class Limit:
     def __init__(self, config: Config, out: BinaryIO) -> None:
         self._tokenizer = resolve_tokenizer(config)
         self._encoder = load_encoder(self._tokenizer, "fastokens", config.special_tokens_in_text)
-        self._field = config.text_field.split(".")
-        self._decoder = msgspec.json.Decoder(_record(self._field))
+        self._field = config.text_field
+        self._picker = Picker(config.text_field)
         self._out = out
         self.stage_seconds = StageSeconds()
 
@@ -85,8 +86,10 @@ class Limit:
     def _parse(self, block: bytes) -> list[str]:
         begun = thread_time()
         try:
-            texts = [_value(r, len(self._field)) for r in self._decoder.decode_lines(block)]
+            texts = self._picker.texts(self._picker.decoder.decode_lines(block))
         except _BAD:  # a bad line among them, which a run looks into
+            texts = None
+        if texts is None:
             texts = list(self._good(block.split(b"\n")))
         self.stage_seconds.parse += thread_time() - begun
         return [t for t in texts if t]
@@ -94,16 +97,18 @@ class Limit:
     def _good(self, lines: list[bytes]) -> Iterator[str]:
         for line in lines:
             try:
-                yield _value(self._decoder.decode(line), len(self._field))
+                text = self._picker.text(self._picker.decoder.decode(line))
             except _BAD:
                 continue
+            if isinstance(text, str):
+                yield text
 
     def _table(self, path: Path, format_: Format) -> Iterator[list[str]]:
         import pyarrow as pa
 
         from tokenmill.read.rows import has_field, leaf_of, raw_values
 
-        field = ".".join(self._field)
+        field = self._field
         rows = _parquet_rows(path, field) if format_ is Format.PARQUET else _arrow_rows(path)
         while True:
             begun = thread_time()
@@ -152,20 +157,6 @@ def _arrow_rows(path: Path) -> Iterator[Any]:
             return
         reader = pa.ipc.open_file(file)
         yield from map(reader.get_batch, range(reader.num_record_batches))
-
-
-def _record(field: list[str]) -> Any:
-    """A type with nothing but the text: meta.text -> a struct in a struct."""
-    kind: Any = str
-    for name in reversed(field):
-        kind = msgspec.defstruct("Record", [("value", kind, msgspec.field(name=name))], gc=False)
-    return kind
-
-
-def _value(record: Any, depth: int) -> str:
-    for _ in range(depth):
-        record = record.value
-    return str(record)
 
 
 def main() -> None:

@@ -52,7 +52,12 @@ _PLACES, _CONTENT, _RUN, _ACTIONS = Heading
 class ReadOptions(OptionGroup):
     """How a record becomes a document."""
 
-    text_field: str = option("text", FieldName(), _CONTENT, "field or column of the text; dots for nested fields")
+    text_field: str = option(
+        "text",
+        FieldName(),
+        _CONTENT,
+        "field or column of the text; dots for nested fields",
+    )
     id_field: str | None = option(
         None, FieldName(), _CONTENT, "field or column of a document's own id, kept in `.ids.jsonl` beside each chunk"
     )

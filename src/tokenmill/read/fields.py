@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from tokenmill.config import ReadOptions
+from tokenmill.read.pick import MISSING, look_up
 from tokenmill.records import AbsentField
 
 
@@ -24,7 +25,7 @@ def have_fields(records: Iterable[dict[str, object]], options: ReadOptions) -> b
     """Whether each of the fields is in some record; it reads no more of them than it must."""
     wanted = [field for _, field in named_fields(options)]
     for record in records:
-        wanted = [field for field in wanted if not _has_key(record, field)]
+        wanted = [field for field in wanted if look_up(record, field) is MISSING]
         if not wanted:
             return True
     return False
@@ -33,7 +34,7 @@ def have_fields(records: Iterable[dict[str, object]], options: ReadOptions) -> b
 def absent_from_records(records: list[dict[str, object]], options: ReadOptions) -> AbsentField | None:
     """The first of the fields that no record has, if there is a record."""
     for option, field in named_fields(options):
-        if records and not any(_has_key(record, field) for record in records):
+        if records and all(look_up(record, field) is MISSING for record in records):
             known = dict.fromkeys(key for record in records for key in _keys_beside(record, field))
             return AbsentField(option, field, tuple(known))
     return None
@@ -48,17 +49,6 @@ def records_of(lines: Iterable[bytes]) -> Iterator[dict[str, object]]:
             continue
         if isinstance(record, dict):
             yield record
-
-
-def _has_key(record: object, path: str) -> bool:
-    """Whether a record has a key of this name, or one that is reached by its dots."""
-    if isinstance(record, dict) and path in record:
-        return True
-    for key in path.split("."):
-        if not isinstance(record, dict) or key not in record:
-            return False
-        record = record[key]
-    return True
 
 
 def _keys_beside(record: dict[str, object], path: str) -> Iterator[str]:

@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
 from tokenmill.config import ReadOptions
 from tokenmill.read.block import READ_PLAINLY, Block, ReadingWay
@@ -36,6 +36,7 @@ from tokenmill.read.lines import (
     skip_bytes,
     too_large,
 )
+from tokenmill.read.pick import MISSING, Picker, look_up
 from tokenmill.records import PREVIEW_BYTES, Codec, Documents, Part, Reason, Reject
 from tokenmill.storage.base import Source
 
@@ -142,11 +143,10 @@ class JsonlParser:
     """Turns lines into documents."""
 
     def __init__(self, text_field: str, id_field: str | None, limit: int) -> None:
-        self._text_path = text_field.split(".")
-        self._id_path = id_field.split(".") if id_field else None
-        self._id_attributes = _id_attributes(self._text_path, self._id_path or [])
+        self._text_field = text_field
+        self._id_field = id_field
         self._limit = limit
-        self._decoder = msgspec.json.Decoder(_record_type(self._text_path, self._id_path))
+        self._picker = Picker(text_field, id_field)
 
     def parse(self, data: bytes | memoryview, offset: int, ends: npt.NDArray[np.int64] | None = None) -> Documents:
         """`ends`: where the newlines are, if that is known."""
@@ -161,13 +161,12 @@ class JsonlParser:
         if lines is None:
             return None
         try:
-            records = self._decoder.decode_lines(data)
+            records = self._picker.decoder.decode_lines(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        if len(records) != lines:
+        if len(records) != lines or (texts := self._picker.texts(records)) is None:
             return None
-        texts = [self._text(r) for r in records]
-        ids = [self._id(r) for r in records] if self._id_path else None
+        ids = [self._picker.id(r) for r in records] if self._id_field else None
         if "" not in texts:
             return Documents(texts=texts, numbers=range(lines), document_ids=ids, records=lines, lines=lines)
         kept = [i for i, text in enumerate(texts) if text]
@@ -182,7 +181,7 @@ class JsonlParser:
 
     def parse_lines(self, data: bytes, offset: int) -> Documents:
         """The plain way, line by line. The fast path gives exactly this."""
-        ids: list[bytes] | None = [] if self._id_path else None
+        ids: list[bytes] | None = [] if self._id_field else None
         numbers: list[int] = []
         result = Documents(texts=[], numbers=numbers, document_ids=ids, records=0, lines=0)
         lines = data.split(b"\n")
@@ -210,8 +209,9 @@ class JsonlParser:
             return too_large(number, offset, len(line), self._limit, line)
         line = line.removeprefix(BOM)
         try:
-            record = self._decoder.decode(line)
-            return self._text(record), self._id(record) if self._id_path else b""
+            record = self._picker.decoder.decode(line)
+            if (text := self._picker.text(record)) is not UNSET:
+                return text, self._picker.id(record) if self._id_field else b""
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         # Python's json has the last word: it takes NaN, and it tells a missing field from a broken line.
@@ -232,10 +232,10 @@ class JsonlParser:
             raise _BadRecordError(Reason.BROKEN_JSON, str(error)) from None
         if not isinstance(record, dict):
             raise _BadRecordError(Reason.NOT_AN_OBJECT, f"the line is a JSON {_json_type(record)}, not an object")
-        text = _lookup(record, self._text_path)
-        if text is _MISSING:
+        text = look_up(record, self._text_field)
+        if text is MISSING:
             keys = ", ".join(list(record)[:8])
-            path = " > ".join(self._text_path)
+            path = " > ".join(self._text_field.split("."))
             raise _BadRecordError(Reason.NO_TEXT_FIELD, f"no field {path} in the record, which has: {keys}")
         if not isinstance(text, str):
             raise _BadRecordError(Reason.TEXT_NOT_A_STRING, f"the text is a JSON {_json_type(text)}, not a string")
@@ -245,30 +245,19 @@ class JsonlParser:
             raise _BadRecordError(
                 Reason.LONE_SURROGATE, f"half a surrogate pair at character {error.start} of the text"
             ) from None
-        found = _lookup(record, self._id_path) if self._id_path else None
-        return text, to_json(None if found is _MISSING else found)
+        found = look_up(record, self._id_field) if self._id_field else None
+        return text, to_json(None if found is MISSING else found)
 
     def parse_break(self, found: Break) -> Documents:
         """The incomplete line before a break: a document if it happens to be whole, else part of the break."""
         if found.reject.reason is Reason.TOO_LARGE:
-            ids: list[bytes] | None = [] if self._id_path else None
+            ids: list[bytes] | None = [] if self._id_field else None
             return Documents(texts=[], numbers=[], document_ids=ids, records=1, lines=1, rejects=[found.reject])
         result = self.parse_lines(found.tail, found.offset)
         lost = len(result.rejects)
         result.records += 1 - lost
         result.rejects = [found.reject]
         return result
-
-    def _text(self, record: Any) -> str:
-        for _ in self._text_path[1:]:
-            record = record.text
-        text: str = record.text
-        return text
-
-    def _id(self, record: Any) -> bytes:
-        for name in self._id_attributes:
-            record = getattr(record, name)
-        return bytes(record).decode(errors="replace").encode()  # msgspec does not look into what it hands on raw
 
 
 def to_json(value: object) -> bytes:
@@ -283,17 +272,6 @@ class _BadRecordError(Exception):
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
-
-
-_MISSING = object()
-
-
-def _lookup(record: object, path: list[str]) -> object:
-    for key in path:
-        if not isinstance(record, dict) or key not in record:
-            return _MISSING
-        record = record[key]
-    return record
 
 
 def _json_type(value: object) -> str:
@@ -321,30 +299,3 @@ def _aligned_lines(data: bytes | memoryview, ends: npt.NDArray[np.int64]) -> int
     if returns.any():
         before = np.where(returns, view[inner - 2], before)
     return len(inner) + 1 if (before == _CLOSE).all() else None
-
-
-def _id_attributes(text_path: list[str], id_path: list[str]) -> list[str]:
-    """The attributes that lead to the id: `text` along the way that it shares with the text, then `id`."""
-    shared = 0
-    while shared < min(len(text_path), len(id_path)) - 1 and text_path[shared] == id_path[shared]:
-        shared += 1
-    return ["text"] * shared + ["id"] * (len(id_path) - shared)
-
-
-def _record_type(text_path: list[str], id_path: list[str] | None) -> type[msgspec.Struct]:
-    """A Struct that picks the text, and the id if asked for, out of a record and skips everything else."""
-    fields: list[tuple[str, Any, Any]] = []
-    shared = id_path is not None and len(text_path) > 1 and len(id_path) > 1 and text_path[0] == id_path[0]
-    rest = id_path[1:] if id_path and shared else None
-    text_type = _record_type(text_path[1:], rest) if len(text_path) > 1 else str
-    fields.append(("text", text_type, msgspec.field(name=text_path[0])))
-    if id_path and not shared:
-        fields.append(("id", *_id_type(id_path)))
-    return msgspec.defstruct("Record", fields, gc=False)
-
-
-def _id_type(path: list[str]) -> tuple[Any, Any]:
-    if len(path) == 1:
-        return msgspec.Raw, msgspec.field(name=path[0], default=msgspec.Raw(b"null"))
-    inner = msgspec.defstruct("Id", [("id", *_id_type(path[1:]))], gc=False)
-    return inner, msgspec.field(name=path[0], default_factory=inner)
