@@ -22,11 +22,11 @@ from tokenmill.errors import (
 
 def test_what_was_left_out_is_written_down(inputs: Path, tmp_path: Path, run: Run) -> None:
     (inputs / "a.jsonl").write_bytes(texts("a"))
-    (inputs / "README.md").write_text("# read me")
+    (inputs / "guide.md").write_text("# read me")
     result = run()
     assert result.left_out == 1
     assert tokenmill.open(tmp_path / "out").manifest["left_out"] == [
-        {"name": "README.md", "why": "not JSON Lines, Parquet or .txt"}
+        {"name": "guide.md", "why": "not JSON Lines, Parquet or .txt"}
     ]
     (inputs / "NOTES.md").write_text("more")
     assert run().already_complete

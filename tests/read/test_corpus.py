@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conftest import texts
 from tests.support.sources import arrow_bytes, parquet_file
+from tokenmill.config import ReadOptions
 from tokenmill.read.corpus import Corpus
 from tokenmill.records import Codec, Format, Inspected
 from tokenmill.storage.memory import MemoryStorage
@@ -30,3 +31,12 @@ def test_a_corpus_knows_its_files() -> None:
         len(arrow),
         [0, 1, 2],
     )
+
+
+def test_objects_without_text_in_a_text_file_are_a_text() -> None:
+    files = {"a.txt": b'{"a": 1}\n', "b.txt": texts("b"), "c.txt": b'{"text": "c"}\n{"body": "c"}\n'}
+    corpus = Corpus(MemoryStorage(files), ReadOptions())
+    found = [corpus.inspect(name) for name in files]
+    assert [f.file.format for f in found if f.file] == [Format.TEXT, Format.JSONL, Format.JSONL]
+    said = "the name says text, the content is jsonl"
+    assert [(f.remark, f.absent) for f in found] == [(None, None), (said, None), (said, None)]

@@ -145,6 +145,43 @@ def test_a_file_of_another_kind_is_not_an_input(name: str, data: bytes, why: str
     assert inspect(name, data) == Inspected(None, why)
 
 
+LONG = texts("x" * 1000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [LINE, LINE * 2, b"\xef\xbb\xbf" + LINE + b"\n\n" + LINE.strip(), LONG * 100, LONG * 3000],
+    ids=["a record", "two", "marked", "more than 64 KiB", "more than is looked at"],
+)
+def test_a_text_file_of_nothing_but_records_is_json_lines_and_the_remark_says_so(data: bytes) -> None:
+    for name, content in (("a.txt", data), ("a.txt.gz", gzip.compress(data))):
+        found = inspect(name, content)
+        assert found.file is not None
+        assert (found.file.format, found.remark) == (Format.JSONL, "the name says text, the content is jsonl")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LINE + b"As you see, a record.\n",
+        b"A record:\n" + LINE * 99,
+        LONG * 100 + b"and so on",
+        LONG * 100 + b"and so on\n" + LONG,
+        LINE + b'{"text": "a',
+        b'{"text": "a',
+        b"{}\n[]\n",
+        b'[\n{"text": "a"}\n]\n',
+        b"",
+        b"\n\n",
+    ],
+)
+def test_a_text_file_with_anything_else_in_it_is_one_document(data: bytes) -> None:
+    for name, content in (("a.txt", data), ("a.text.gz", gzip.compress(data))):
+        found = inspect(name, content)
+        assert found.file is not None
+        assert (found.file.format, found.remark) == (Format.TEXT, None)
+
+
 def test_something_that_is_not_a_file_is_not_opened(tmp_path: Path) -> None:
     """A pipe would wait for whoever writes to it."""
     os.mkfifo(tmp_path / "pipe.jsonl")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from tokenmill.config import ReadOptions
 from tokenmill.read import formats
+from tokenmill.read.names import read_name
 from tokenmill.read.sniff import inspect_file
-from tokenmill.records import InputFile, Inspected
+from tokenmill.records import Format, InputFile, Inspected
 from tokenmill.storage.base import Reading
 
 
@@ -25,6 +28,9 @@ class Corpus:
             return found
         formats.preload(found.file.format)
         absent = formats.absent_field(self.inputs, found.file, found.head, self.options) if self.options else None
+        if absent and absent.option == "text_field" and read_name(name).format is Format.TEXT:
+            # Objects without text, in a file that is called text: a text about objects.
+            return Inspected(msgspec.structs.replace(found.file, format=Format.TEXT))
         return replace(found, absent=absent, head=b"")
 
     def text_bytes(self, file: InputFile) -> int:

@@ -32,6 +32,8 @@ class Evidence:
     objects: int
     records: int
     begins_with_object: bool
+    is_only_objects: bool
+    """As far as can be seen: the last line may be cut off."""
 
     @property
     def is_blank(self) -> bool:
@@ -40,10 +42,6 @@ class Evidence:
     @property
     def is_mostly_objects(self) -> bool:
         return self.lines > 0 and 2 * self.objects >= self.lines
-
-    @property
-    def is_only_objects(self) -> bool:
-        return self.lines == self.objects > 0
 
     @property
     def is_mostly_records(self) -> bool:
@@ -85,12 +83,15 @@ def look_at(text: bytes, whole: bool) -> Evidence:
     full = [line for line in lines if line.strip()]
     verdicts = [is_object(line) for line in full]
     records = sum(is_good or _RECORD.fullmatch(line) is not None for is_good, line in zip(verdicts, full, strict=True))
+    is_only = all(verdicts)
     if last.strip():
         # Of a line that is cut off here only the beginning counts, and only if there is no other.
         opens = _OPENS.match(last) is not None
         verdicts.append((opens and not whole and not full) or is_object(last))
         records += opens or verdicts[-1]
-    return Evidence(text, len(verdicts), sum(verdicts), records, bool(verdicts) and verdicts[0])
+        is_only = is_only and (verdicts[-1] or (opens and not whole))
+    first = bool(verdicts) and verdicts[0]
+    return Evidence(text, len(verdicts), sum(verdicts), records, first, first and is_only)
 
 
 def is_object(line: bytes) -> bool:

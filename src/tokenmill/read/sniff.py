@@ -87,7 +87,8 @@ def _format(head: bytes, content: _Content, named: Named) -> tuple[Format, bytes
     text, whole = content.beginning(EDGE_BYTES)
     seen = look_at(text, whole)
     format_ = _by_content(seen, named)
-    if format_ is None and not whole and (named.hint is not Hint.OTHER or seen.is_blank):
+    is_open = named.hint is not Hint.OTHER or seen.is_blank if format_ is None else _is_odd_text(format_, named)
+    if is_open and not whole:
         text, whole = content.beginning(MOST_TEXT_BYTES)
         seen = look_at(text, whole)
         format_ = _by_content(seen, named)
@@ -100,8 +101,14 @@ def _begins_arrow_stream(head: bytes) -> bool:
     return head.startswith(b"\xff\xff\xff\xff") and 0 < size <= MAX_SCHEMA_BYTES and size % 8 == 0
 
 
+def _is_odd_text(format_: Format, named: Named) -> bool:
+    return named.format is Format.TEXT is not format_
+
+
 def _by_content(seen: Evidence, named: Named) -> Format | None:
     """What a file is by its lines alone, or by what its name leaves no doubt of."""
+    if named.format is Format.TEXT:  # which may quote a record, or begin with one
+        return Format.JSONL if seen.is_only_objects else Format.TEXT
     if seen.begins_with_object:
         return Format.JSONL
     # A shard may begin with a broken line; a JSON document of many lines may hold an object on one of them.
