@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tokenmill.messages import aligned, counted, duration, nearest, printable, size
+from tokenmill.messages import aligned, counted, duration, nearest, printable, short, size, size_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,38 @@ def test_foreign_text_is_printed_without_what_a_terminal_obeys(name: str, shown:
 
 def test_anything_can_be_printed() -> None:
     assert printable(ValueError("a\nb")) == "a\\nb"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0"),
+        (9_999, "9,999"),
+        (10_000, "10.0k"),
+        (99_950, "100k"),
+        (123_456, "123k"),
+        (999_999, "1.00M"),
+        (39_012_345, "39.0M"),
+        (1_234_567_890, "1.23B"),
+        (39 * 10**12, "39.0T"),
+    ],
+)
+def test_a_count_can_be_short(count: int, shown: str) -> None:
+    assert short(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "shown"),
+    [
+        (0, 0, "0 / 0 B"),
+        (5, 990, "5 / 990 B"),
+        (17_680, 39_000_000, "0.0 / 39.0 MB"),
+        (17.68e9, 39e9, "17.7 / 39.0 GB"),
+        (1e15, 2e15, "1000.0 / 2000.0 TB"),
+    ],
+)
+def test_a_part_has_the_unit_of_the_whole(done: float, total: float, shown: str) -> None:
+    assert size_of(done, total) == shown
 
 
 @pytest.mark.parametrize(

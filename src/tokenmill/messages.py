@@ -8,6 +8,8 @@ from itertools import islice
 
 NAMED_IN_MESSAGE = 5
 
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
 
 def printable(name: object) -> str:
     r"""A file name or other foreign text that is safe to print: "a\nb" -> "a\\nb"."""
@@ -16,11 +18,28 @@ def printable(name: object) -> str:
 
 def size(count: float) -> str:
     """Bytes for people: size(1536000) -> "1.5 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
+    for unit in _UNITS[:-1]:
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
-    return f"{count:.1f} TB"
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def size_of(done: float, total: float) -> str:
+    """A part of a size, in the unit of the whole: size_of(17_680_000, 39_000_000) -> "17.7 / 39.0 MB"."""
+    whole, unit = size(total).split()
+    digits = 0 if unit == "B" else 1
+    return f"{done / 1000 ** _UNITS.index(unit):.{digits}f} / {whole} {unit}"
+
+
+def short(count: int) -> str:
+    """A count in at most five characters: short(39_012_345) -> "39.0M"."""
+    if count < 10_000:
+        return f"{count:,}"
+    value = float(f"{count:.3g}")  # rounded first: 999,999 is 1.00M, not 1000k
+    power = min(4, (len(f"{value:.0f}") - 1) // 3)
+    value /= 1000**power
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}{' kMBT'[power]}"
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,15 +36,35 @@ def test_nothing_is_written(output: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in output.rglob("*")} == before
 
 
-@pytest.mark.parametrize("against_source", [0, "all"])
-def test_progress_is_told_up_to_the_end(output: Path, against_source: int) -> None:
+def _progress(output: Path, **options: Any) -> list[tuple[int, int]]:
     told: list[tuple[int, int]] = []
-    verify(output, against_source=against_source, progress=lambda done, total: told.append((done, total)))
-    done, totals = zip(*told, strict=True)
+    verify(output, progress=lambda done, total: told.append((done, total)), **options)
+    return told
+
+
+@pytest.mark.parametrize("against_source", [0, 1, "all"])
+def test_progress_is_told_up_to_the_end(output: Path, against_source: int) -> None:
+    done, totals = zip(*_progress(output, against_source=against_source), strict=True)
     assert len(set(totals)) == 1
     assert list(done) == sorted(done)
-    headers = 20_000  # which are part of the size of files, but not of what is looked at
-    assert totals[0] - headers < done[-1] <= totals[0]
+    assert done[-1] == totals[0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda o: (o / "chunks/00001-0001.npy").unlink(),
+        lambda o: flip(o / "chunks/00001-0000.npy", 60),
+        lambda o: flip(o / "chunks/00001-0000.docs.npy", -20),
+        lambda o: (o / "tokenizer.json").write_text("{}"),
+        lambda o: [receipt.unlink() for receipt in (o / "units").glob("*.json")],
+    ],
+)
+def test_progress_ends_with_everything_though_something_could_not_be_looked_at(output: Path, damage: Damage) -> None:
+    damage(output)
+    told = _progress(output, against_source="all")
+    assert all(done <= total for done, total in told)
+    assert told[-1][0] == told[-1][1]
 
 
 REDO: dict[str, tuple[Damage, str]] = {

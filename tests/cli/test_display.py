@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import re
+import struct
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.support.processes import python
 from tokenmill.cli import main
+from tokenmill.cli.display import Cell, fitting, live_table
+from tokenmill.job.progress import Meter
+from tokenmill.records import Ledger
 
 
 def test_the_end_of_a_run_is_a_table(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,15 +41,13 @@ def test_the_end_of_a_run_is_a_table(job: list[str], capsys: pytest.CaptureFixtu
     assert table["output"].endswith(f" kB in {job[2]}")
 
 
-def on_a_terminal(arguments: list[str]) -> tuple[int, bytes]:
+def on_a_terminal(arguments: list[str], columns: int = 120) -> tuple[int, bytes]:
     """The exit code, and what a pseudo terminal was sent."""
     parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
-        python("-m", "tokenmill", *arguments),
-        stdin=child,
-        stdout=child,
-        stderr=child,
-        env=os.environ | {"COLUMNS": "120"},
+        python("-m", "tokenmill", *arguments), stdin=child, stdout=child, stderr=child, env=environment
     )
     os.close(child)
     shown = b""
@@ -54,19 +60,85 @@ def on_a_terminal(arguments: list[str]) -> tuple[int, bytes]:
     return process.wait(), shown
 
 
+def lines_on(shown: bytes) -> list[str]:
+    """Every line that a terminal was sent, as wide as it was on it."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    return re.split(r"[\r\n]+", plain)
+
+
 def test_a_terminal_gets_a_live_display_and_an_error_after_it_is_still_readable(job: list[str], inputs: Path) -> None:
     (inputs / "gone.jsonl").symlink_to(inputs / "nowhere")
     code, shown = on_a_terminal(job)
     assert code == 3
-    assert b"50 documents" in shown
-    assert b"time left" in shown
-    assert b"tokens/s" in shown
+    for wanted in (b"100.0 %", b"2/2 files", b"50 documents", b"0:00 left", b"tokens/s", b"elapsed", b"memory"):
+        assert wanted in shown
     before, error, _ = shown.partition(
         b"tokenmill: error: missing: gone.jsonl (gone.jsonl cannot be read: No such file"
     )
     assert error
-    assert before.endswith(b"\x1b[?25h\r\x1b[1A\x1b[2K\x1b[1A\x1b[2K")  # the cursor is back, both lines are cleared
+    assert before.endswith(b"\x1b[?25h\r" + 3 * b"\x1b[1A\x1b[2K")  # the cursor is back, the three lines are cleared
 
 
 def test_quiet_is_quiet_on_a_terminal_too(job: list[str]) -> None:
     assert on_a_terminal([*job, "--quiet"]) == (0, b"")
+
+
+def far_into_a_long_run() -> Meter:
+    meter = Meter(total_bytes=39_000_000_000, total_files=123, done_files=99)
+    meter.start()
+    meter.add(
+        Ledger(documents=12_345_678, tokens=39_012_345, text_bytes=17 * 10**9, rejected=99_999), consumed=17 * 10**9
+    )
+    meter.freeze()
+    meter.seconds = 9 * 3600 + 59 * 60 + 59
+    return meter
+
+
+@pytest.mark.parametrize(
+    ("columns", "hidden"),
+    [
+        (120, set()),
+        (80, set()),
+        (60, set()),
+        (50, {"99/123 files", "memory"}),
+        (40, {"99/123 files", "memory", "12.3M documents", "1,084 tokens/s", "━"}),
+    ],
+)
+def test_the_live_display_fits_the_terminal_and_shows_what_matters_most(columns: int, hidden: set[str]) -> None:
+    console = Console(width=columns, force_terminal=True, color_system=None)
+    with console.capture() as shown:
+        console.print(live_table(far_into_a_long_run(), console))
+    lines = shown.get().splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= columns
+    wanted = {"━", "43.6 %", "17.0 / 39.0 GB", "12:56:27 left"}
+    wanted |= {"99/123 files", "12.3M documents", "39.0M tokens", "100k rejected"}
+    wanted |= {"0.5 MB/s", "1,084 tokens/s", "9:59:59 elapsed", "memory"}
+    assert {text for text in wanted if text not in shown.get()} == hidden
+
+
+def test_cells_are_dropped_for_what_they_may_grow_to_so_that_none_comes_and_goes() -> None:
+    cells = [Cell("1 a", 10, 1), Cell("2 b", 10, 0)]
+    assert fitting(cells, 22) == cells
+    assert fitting(cells, 21) == cells[1:]
+    assert fitting([Cell("longer than it was thought", 10, 0)], 20) == []
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_line_of_a_command_is_wrapped_by_the_terminal(job: list[str], columns: int) -> None:
+    code, shown = on_a_terminal(job, columns)
+    assert code == 0
+    live = [line for line in lines_on(shown) if line.rstrip().endswith((" left", " rejected", " memory"))]
+    assert len(live) >= 3
+    assert max(map(len, live)) <= columns
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+@pytest.mark.parametrize("command", [["verify"], ["verify", "--against-source", "3"], ["stats"]], ids=" ".join)
+def test_the_bars_of_verify_and_stats_end_at_100_percent(job: list[str], command: list[str], columns: int) -> None:
+    assert main([*job, "--quiet"]) == 0
+    code, shown = on_a_terminal([command[0], job[2], *command[1:]], columns)
+    assert code == 0
+    *_, last = (line for line in lines_on(shown) if "━" in line)
+    assert " 100 % " in last
+    assert len(last) <= columns

@@ -13,7 +13,9 @@ from tokenmill.inspect.stats import collect_stats
 
 
 def test_stats_count_documents_tokens_and_lengths(output: Path) -> None:
-    stats = collect_stats(output)
+    told: list[tuple[int, int]] = []
+    stats = collect_stats(output, lambda *now: told.append(now))
+    assert told[-1] == (2 * 36, 2 * 36)  # bytes of all tokens; padding is not looked at
     assert stats.by_file == {"part-001.jsonl": (2, 4 + 25), "part-002.jsonl": (1, 7)}
     assert {n: c for n, c in enumerate(stats.lengths) if c} == {2: 2, 4: 1}
     assert stats.frequent[0] == (EOS, "<|endoftext|>", 3)
@@ -36,7 +38,7 @@ def test_stats_count_documents_over_several_chunks(edges: Path, monkeypatch: pyt
             (ord("e"), "e", 1),
             (ord("c"), "c", 1),
         ]
-        assert done[-1] == (32, 32)
+        assert done[-1] == (64, 64)  # bytes: tokens are of two
         assert stats.padding_share == 0
 
 

@@ -243,3 +243,4 @@ def assert_reports_agree(result: RunResult) -> None:
     """What a run said of itself while it ran adds up to what the receipts say."""
     assert by_block(result.meter.ledger) == by_block(result.ledger)
     assert result.meter.done_bytes == result.meter.total_bytes
+    assert result.meter.done_files == result.meter.total_files == result.files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ from tokenmill.check.metadata import (
     check_tokenizer,
 )
 from tokenmill.check.source import SourceChecker, sample_documents
+from tokenmill.check.tally import Tally
 from tokenmill.check.verdict import Fault, Verdict
 from tokenmill.errors import ConfigError, OutputError, TokenizerError, TokenmillError
 from tokenmill.output import layout
@@ -82,29 +83,23 @@ def _inputs(output: Output, source: str | Path | None) -> Reading:
 def _check_units(output: Output, sample: _Sample, inputs: Reading, verdict: Verdict, progress: Progress) -> None:
     receipts = [_receipt(output, unit) for unit in output.plan.units()]
     sizes = [_data_bytes(output, r) for r in receipts]
-    total = sum(sizes) + (sum(output.plan.sizes) if sample.count else 0)
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(done, total)
-
+    tally = Tally(sum(sizes) + sum(output.plan.sizes[n] for n in _chosen(sample, receipts)), progress)
     damaged = set()
     for unit, receipt in zip(output.plan.units(), receipts, strict=True):
         if receipt is None:
             damaged.add(unit.index)
             continue
-        for fault in UnitChecker(output, unit, receipt, advance).faults():
-            damaged.add(unit.index)
-            verdict.add(fault)
+        with tally.step(sizes[unit.index]):
+            for fault in UnitChecker(output, unit, receipt, tally.add).faults():
+                damaged.add(unit.index)
+                verdict.add(fault)
         verdict.chunks += len(receipt.chunks)
         verdict.rows += sum(c.rows for c in receipt.chunks)
         verdict.tokens += sum(c.tokens for c in receipt.chunks)
         verdict.documents += sum(c.documents for c in receipt.chunks)
     if sample.count:
         whole = [None if n in damaged else r for n, r in enumerate(receipts)]
-        _check_source(output, whole, sample, inputs, verdict, advance)
+        _check_source(output, whole, sample, inputs, verdict, tally)
 
 
 def _check_source(
@@ -113,30 +108,40 @@ def _check_source(
     sample: _Sample,
     inputs: Reading,
     verdict: Verdict,
-    advance: Callable[[int], None],
+    tally: Tally,
 ) -> None:
     """What is damaged already is not looked at again."""
     try:
-        checker = SourceChecker(output, inputs, advance)
+        checker = SourceChecker(output, inputs, tally.add)
     except TokenizerError as error:
         verdict.add(Fault(f"the source cannot be compared: {error}"))
+        tally.expect(0)
         return
-    chosen = sample.choose([sum(c.documents for c in r.chunks) if r else 0 for r in receipts])
+    chosen = _chosen(sample, receipts)
+    tally.expect(sum(output.plan.sizes[n] for n in chosen))
     for number, places in chosen.items():
         unit, receipt = output.plan.unit(number), receipts[number]
-        if receipt is None:
-            continue
-        if changed := list(checker.changed(unit, receipt)):
-            for fault in changed:
+        assert receipt is not None  # or none of its documents would have been chosen
+        with tally.step(unit.size):
+            for fault in _compare(checker, unit, receipt, places):
                 verdict.add(fault)
-            continue
-        try:
-            compare = checker.check_all(unit, receipt) if places is None else checker.check_some(unit, receipt, places)
-            for fault in compare:
-                verdict.add(fault)
-        except (OSError, ValueError) as error:
-            verdict.add(Fault(f"unit {unit.name} cannot be compared with its source: {error}", unit.index))
     verdict.compared = checker.compared
+
+
+def _chosen(sample: _Sample, receipts: list[Receipt | None]) -> dict[int, list[int] | None]:
+    """The units that are compared with their source, and the places in each, None for all of them."""
+    chosen = sample.choose([sum(c.documents for c in r.chunks) if r else 0 for r in receipts])
+    return {number: places for number, places in chosen.items() if receipts[number] is not None}
+
+
+def _compare(checker: SourceChecker, unit: Unit, receipt: Receipt, places: list[int] | None) -> Iterator[Fault]:
+    if changed := list(checker.changed(unit, receipt)):
+        yield from changed
+        return
+    try:
+        yield from checker.check_all(unit, receipt) if places is None else checker.check_some(unit, receipt, places)
+    except (OSError, ValueError) as error:
+        yield Fault(f"unit {unit.name} cannot be compared with its source: {error}", unit.index)
 
 
 def _receipt(output: Output, unit: Unit) -> Receipt | None:

@@ -2,49 +2,105 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from tokenmill.job.execute import RunResult
 from tokenmill.job.progress import Meter
-from tokenmill.messages import duration, printable, size
+from tokenmill.messages import duration, printable, short, size, size_of
 from tokenmill.output import layout
 
 MOST_WORKERS_SHOWN = 16
+_GAP = 2
+_LEAST_BAR, _MOST_BAR = 8, 40
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Something to show in a line, if there is room for `width` columns: it may still grow to that."""
+
+    text: str
+    width: int
+    rank: int
+    """Where the room is short, the cell of the highest rank goes first."""
+
+
+def fitting(cells: Sequence[Cell], room: int) -> list[Cell]:
+    """The cells of a line that fit, in their order."""
+    kept = list(cells)
+    while kept and _taken(kept) > room:
+        kept.remove(max(kept, key=lambda cell: cell.rank))
+    return kept
+
+
+def _taken(cells: Sequence[Cell]) -> int:
+    return sum(max(cell.width, len(cell.text)) for cell in cells) + _GAP * (len(cells) - 1)
 
 
 def live(meter: Meter, console: Console) -> Live:
     """A live display that is refreshed from a thread of its own, four times a second."""
-    return Live(get_renderable=lambda: _live_table(meter), console=console, refresh_per_second=4, transient=True)
+    shown = partial(live_table, meter, console)
+    return Live(get_renderable=shown, console=console, refresh_per_second=4, transient=True)
 
 
-def _live_table(meter: Meter) -> Table:
-    s = meter.snapshot()
-    total = max(1, meter.total_bytes)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_row(
-        ProgressBar(total=total, completed=min(meter.done_bytes, total), width=30),
-        f"{100 * meter.done_bytes / total:.1f} %",
-        f"{size(meter.done_bytes)} / {size(meter.total_bytes)}",
-        "time left " + ("?" if s["seconds_left"] is None else duration(s["seconds_left"])),
-    )
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row(
-        f"{s['documents']:,} documents",
-        f"{s['tokens']:,} tokens",
-        f"{s['text_mb_per_second']:,.1f} MB/s",
-        f"{s['tokens_per_second']:,} tokens/s",
-        f"{s['rejected']:,} rejected",
-        f"memory {size(s['memory_bytes'])}",
-    )
-    outer = Table.grid()
-    outer.add_row(grid)
-    outer.add_row(facts)
+def live_table(meter: Meter, console: Console) -> Table:
+    """Where a run stands, in the columns that the terminal has now."""
+    room, table = console.width, Table.grid()
+    how_far, counts, pace = _cells(meter)
+    table.add_row(_bar_line(meter, how_far, room))
+    for cells in (counts, pace):
+        table.add_row(_line(cell.text for cell in fitting(cells, room)))
     for index, (unit, memory) in sorted(meter.workers.items())[:MOST_WORKERS_SHOWN]:
-        outer.add_row(f"worker {index}: unit {unit}, {size(memory)}")
-    return outer
+        table.add_row(f"worker {index}: unit {unit}, {size(memory)}")
+    return table
+
+
+def _cells(meter: Meter) -> tuple[list[Cell], list[Cell], list[Cell]]:
+    """How far the run is, what it counted, and at what pace."""
+    s = meter.snapshot()
+    left = "?" if s["seconds_left"] is None else duration(s["seconds_left"])
+    files = short(meter.total_files)
+    how_far = [
+        Cell(f"{100 * meter.done_bytes / max(1, meter.total_bytes):.1f} %", 7, 0),
+        Cell(size_of(meter.done_bytes, meter.total_bytes), 16, 2),
+        Cell(f"{left} left", 12, 1),
+    ]
+    counts = [
+        Cell(f"{short(meter.done_files)}/{files} files", 2 * len(files) + 7, 3),
+        Cell(f"{short(s['documents'])} documents", 15, 2),
+        Cell(f"{short(s['tokens'])} tokens", 12, 0),
+        Cell(f"{short(s['rejected'])} rejected", 14, 1),
+    ]
+    pace = [
+        Cell(f"{s['text_mb_per_second']:,.1f} MB/s", 10, 0),
+        Cell(f"{short(s['tokens_per_second'])} tokens/s", 14, 2),
+        Cell(f"{duration(s['seconds'])} elapsed", 15, 1),
+        Cell(f"{size(s['memory_bytes'])} memory", 15, 3),
+    ]
+    return how_far, counts, pace
+
+
+def _bar_line(meter: Meter, cells: Sequence[Cell], room: int) -> RenderableType:
+    """The bar takes what the cells leave."""
+    kept = fitting(cells, room)
+    width = min(_MOST_BAR, room - _taken(kept) - _GAP)
+    texts: list[RenderableType] = [cell.text for cell in kept]
+    if width >= _LEAST_BAR:
+        total = max(1, meter.total_bytes)
+        texts.insert(0, ProgressBar(total=total, completed=min(meter.done_bytes, total), width=width))
+    return _line(texts)
+
+
+def _line(cells: Iterable[RenderableType]) -> RenderableType:
+    line = Table.grid(padding=(0, _GAP))
+    line.add_row(*cells)
+    return line
 
 
 def result_rows(result: RunResult) -> list[tuple[str, str]]:

@@ -39,12 +39,15 @@ def byte_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[int
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    console = Console(stderr=True)
+    share = TaskProgressColumn("{task.percentage:.0f} %")
+    bar = BarColumn(bar_width=max(8, min(40, console.width - 42)))  # the other columns take up to 42
+    columns = (TextColumn(what), bar, share, DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task(what)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -47,10 +47,14 @@ class Assignment:
 
 
 class Monitor(Protocol):
-    """What an engine reports to. Both calls may raise, to stop the run."""
+    """What an engine reports to. Updates may raise, to stop the run."""
 
     def update(self, ledger: Ledger, consumed: int, stage_seconds: StageSeconds) -> None:
         """Units came this much further, with so many bytes of input, in so much CPU time."""
+        ...
+
+    def finished(self, unit: Unit) -> None:
+        """A unit is committed."""
         ...
 
     def worker(self, index: int, unit: Unit | None, memory: int) -> None:

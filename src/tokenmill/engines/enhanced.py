@@ -25,6 +25,7 @@ class EnhancedEngine(Engine):
         hooks = UnitHooks(way=way, checkpoint_batches=True)
         for unit in self.assignment.units:
             run_unit(self.assignment.setup, unit, OneAtATime(encoder), monitor.update, hooks)
+            monitor.finished(unit)
 
 
 class OneAtATime:

@@ -106,6 +106,8 @@ class _Pipeline:
                 self._ahead.read(self._assignment.units[n] for n in self._waiting)
                 work = partial(run_unit, self._assignment.setup, unit, self._encoder, self._update, self._hooks)
                 await loop.run_in_executor(self._threads, work)
+                with self._lock:
+                    self._monitor.finished(unit)
         except BaseException:
             self._failed = True
             raise

@@ -19,3 +19,4 @@ class StreamingEngine(Engine):
         hooks = UnitHooks(way=ReadingWay(windows=self.assignment.budget.windows))
         for unit in self.assignment.units:
             run_unit(self.assignment.setup, unit, encoder, monitor.update, hooks)
+            monitor.finished(unit)

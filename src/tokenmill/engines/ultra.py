@@ -33,7 +33,8 @@ from tokenmill.engines.protocol import Done, Failed, Ready, Retire, Task, UnitRe
 from tokenmill.engines.read_ahead import ReadAhead
 from tokenmill.errors import WorkerError
 from tokenmill.messages import size
-from tokenmill.records import Ledger, StageSeconds
+from tokenmill.output.schema import Receipt
+from tokenmill.records import Ledger, StageSeconds, Unit
 
 log = logging.getLogger("tokenmill")
 
@@ -127,7 +128,7 @@ class _Pool:
     def run(self, encoder: str, monitor: Monitor) -> None:
         self._encoder = encoder
         self._monitor = monitor
-        self._attempts = Attempts(self._assignment.units, monitor.update, self._assignment.settle)
+        self._attempts = Attempts(self._assignment.units, monitor.update, self._settle)
         for worker in self._workers:
             self._assign(worker)
         while busy := {w.connection: w for w in self._workers if w.attempt}:
@@ -164,10 +165,12 @@ class _Pool:
             case UnitReport():
                 self._monitor.worker(worker.index, worker.attempt.unit, message.memory)
                 worker.attempt.reported.add(message.ledger, message.consumed, message.stage_seconds)
-            case Done(retire=False):
-                self._assign(worker)
             case Done():
-                self._replace(worker)
+                self._monitor.finished(worker.attempt.unit)
+                if message.retire:
+                    self._replace(worker)
+                else:
+                    self._assign(worker)
             case Retire():
                 log.info("worker %d is over its share of memory: replaced at a checkpoint", worker.index)
                 self._attempts.leave(worker.attempt)
@@ -175,6 +178,11 @@ class _Pool:
             case Failed():
                 self._attempts.fail(worker.attempt, message.error)
                 self._assign(worker)
+
+    def _settle(self, unit: Unit) -> Receipt | None:
+        if (receipt := self._assignment.settle(unit)) is not None:
+            self._monitor.finished(unit)
+        return receipt
 
     def _handle_death(self, worker: _Worker) -> None:
         code = worker.process.wait()

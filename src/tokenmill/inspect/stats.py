@@ -52,7 +52,8 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
         raise OutputError(f"{printable(output)} is not complete: run the job again to continue it")
     stats = Stats(ledger=found.summary.ledger)
     counts = np.zeros(job.tokenizer.vocab_size, np.int64)
-    total = stats.ledger.rows * job.options.seq_len
+    width = found.dtype.itemsize
+    total = (stats.ledger.rows * job.options.seq_len - stats.ledger.padding) * width
     done = 0
     for committed_unit in committed(found.receipts, found.plan):
         carried = 0
@@ -61,7 +62,7 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
             for start in range(0, len(tokens), BLOCK_TOKENS):
                 block = tokens[start : start + BLOCK_TOKENS]
                 counts += np.bincount(block, minlength=len(counts))[: len(counts)]
-                done += len(block)
+                done += len(block) * width
                 progress(done, total)
             sidecar = found.sidecar(chunk.name)
             carried = _count_documents(stats, sidecar, committed_unit.unit.names, carried, len(tokens))

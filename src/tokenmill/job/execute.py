@@ -92,7 +92,7 @@ def run_planned(
     """Run what is planned into a storage; the encoder may still be loading."""
     budget, why = _budget(config, planned.plan)
     with _output_errors(storage, resume_hint(config)), open_job(config, planned, tokenizer, storage) as job:
-        meter = Meter(total_bytes=sum(job.plan.sizes))
+        meter = Meter(total_bytes=sum(job.plan.sizes), total_files=job.plan.files, done_files=job.plan.files)
         pending = _pending(job, meter)
         if not pending and (summary := how_it_ended(job)) is not None:
             job.store.conclude()
@@ -167,6 +167,7 @@ def _pending(job: Job, meter: Meter) -> Units:
             meter.add(receipt.ledger, unit.size)
         else:
             pending.append(unit.index)
+            meter.expect(unit)
     meter.start()
     return job.plan.units(pending)
 
@@ -215,6 +216,9 @@ class _RunMonitor:
                 size(now),
                 size(total),
             )
+
+    def finished(self, unit: Unit) -> None:
+        self._meter.finish(unit)
 
     def worker(self, index: int, unit: Unit | None, memory: int) -> None:
         self._meter.workers[index] = (unit.name if unit else "", memory)

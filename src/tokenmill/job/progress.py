@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self
 from tokenmill.engines.machine import current_memory, peak_memory
 from tokenmill.messages import duration, size
 from tokenmill.output import layout
-from tokenmill.records import Ledger, StageSeconds
+from tokenmill.records import Ledger, Part, StageSeconds, Unit
 from tokenmill.storage.base import Storage
 
 log = logging.getLogger("tokenmill")
@@ -30,6 +30,8 @@ class Meter:
 
     total_bytes: int
     done_bytes: int = 0
+    total_files: int = 0
+    done_files: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     seconds: float = 0.0
     stage_seconds: StageSeconds = field(default_factory=StageSeconds)
@@ -38,6 +40,24 @@ class Meter:
     """Worker process -> the unit it is at, and its memory."""
     _started: float | None = None
     _before: tuple[int, int, int, int] = (0, 0, 0, 0)
+    _pieces_left: dict[int, int] = field(default_factory=dict)
+    """Of files that are cut into pieces: how many are still to be done. The others need no entry."""
+
+    def expect(self, unit: Unit) -> None:
+        """The files of this unit are not done. To be said of every such unit before one is finished."""
+        for part in unit.parts:
+            if part.file not in self._pieces_left:
+                self.done_files -= 1
+            if _is_piece(part):
+                self._pieces_left[part.file] = self._pieces_left.get(part.file, 0) + 1
+
+    def finish(self, unit: Unit) -> None:
+        """The files of this unit are done, as far as it goes."""
+        for part in unit.parts:
+            if _is_piece(part):
+                self._pieces_left[part.file] -= 1
+            if not self._pieces_left.get(part.file):
+                self.done_files += 1
 
     def add(self, ledger: Ledger, consumed: int) -> None:
         self.ledger.add(ledger)
@@ -88,6 +108,8 @@ class Meter:
             "seconds": round(self.elapsed(), 1),
             "input_bytes": self.done_bytes,
             "input_bytes_total": self.total_bytes,
+            "files": self.done_files,
+            "files_total": self.total_files,
             "documents": self.ledger.documents,
             "tokens": self.ledger.tokens,
             "rejected": self.ledger.rejected,
@@ -98,6 +120,10 @@ class Meter:
             "seconds_left": None if left != left else round(left),
             "workers": {str(index): {"unit": u, "memory_bytes": m} for index, (u, m) in sorted(self.workers.items())},
         }
+
+
+def _is_piece(part: Part) -> bool:
+    return part.start > 0 or part.end is not None
 
 
 class Ticker:
