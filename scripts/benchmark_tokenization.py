@@ -5,7 +5,7 @@ python scripts/benchmark_tokenization.py --num-docs 1000
 
 import sys
 
-from tokenmill.cli import main
+from tokenmill.__main__ import main
 
 if __name__ == "__main__":
     raise SystemExit(main(["benchmark", *sys.argv[1:]]))

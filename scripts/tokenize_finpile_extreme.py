@@ -5,7 +5,7 @@ python scripts/tokenize_finpile_extreme.py --input-dir FinPile/0fp-100dolma --ou
 
 import sys
 
-from tokenmill.cli import main
+from tokenmill.__main__ import main
 
 if __name__ == "__main__":
     raise SystemExit(main(["run", "--engine", "extreme", *sys.argv[1:]]))

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.terminal import add_message_options, quiet_pipe
+from tokenmill.cli.streams import result_on_stdout
+from tokenmill.cli.terminal import add_message_options
 from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, parse_size
 from tokenmill.errors import ConfigError
 from tokenmill.messages import nearest
@@ -86,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
         from tokenmill.benchmark.chart import draw
 
         draw(report, args.plot)
-    with quiet_pipe():
+    with result_on_stdout():
         for line in report.lines():
             print(line)
     return 1 if report.differing else 0

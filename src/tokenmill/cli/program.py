@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import tokenmill
 from tokenmill.cli import benchmark, run, show, stats, verify
+from tokenmill.cli.streams import result_on_stdout
 from tokenmill.cli.terminal import EXIT_CODES, log_to_stderr
-from tokenmill.errors import Interrupted, TokenmillError
+from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.messages import nearest
 
 log = logging.getLogger("tokenmill")
@@ -28,6 +29,11 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help, version and usage. Unlike argparse's own, it says so if they cannot be written."""
+        with result_on_stdout():
+            (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: "):
@@ -61,7 +67,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    args = build_parser().parse_args(arguments)
+    try:
+        args = build_parser().parse_args(arguments)
+    except OutputError as error:
+        sys.stderr.write(f"tokenmill: error: {error}\n")
+        return error.exit_code
     with log_to_stderr(args):
         try:
             code: int = args.execute(args)

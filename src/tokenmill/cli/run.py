@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.terminal import EXIT_CODES, add_message_options, quiet_pipe
+from tokenmill.cli.streams import summary_on_stdout
+from tokenmill.cli.terminal import EXIT_CODES, add_message_options
 from tokenmill.config import Config, Heading, Option, load_settings, options_of, resume_hint
 from tokenmill.config.kinds import Choice, Flag, Kind, Paths, WholeNumber
 from tokenmill.errors import ConfigError
@@ -133,7 +134,7 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         fields = {**result.ledger.to_json(), **bad, "summary": summary, **result.meter.snapshot()}
         log.info(outcome, extra={"event": "result", "fields": fields})
         return
-    with quiet_pipe():
+    with summary_on_stdout():
         print("already complete, nothing to do" if result.already_complete else outcome)
         for name, value in result_rows(result):
             print(f"{name:24}{value}")

@@ -8,7 +8,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.terminal import add_message_options, quiet_pipe
+from tokenmill.cli.streams import result_on_stdout
+from tokenmill.cli.terminal import add_message_options
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
         numbers = viewer.sample(args.sample, args.seed)
     else:
         numbers = [int(number) for number in (args.row or "0").split(",")]
-    with quiet_pipe():
+    with result_on_stdout():
         for number in numbers:
             row = viewer.row(number)
             if args.json:

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.terminal import add_message_options, byte_progress, quiet_pipe
+from tokenmill.cli.streams import result_on_stdout
+from tokenmill.cli.terminal import add_message_options, byte_progress
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def execute(args: argparse.Namespace) -> int:
         raise ConfigError(f"--files: must be 0 or more, not {args.files}")
     with byte_progress(args, "counting") as progress:
         stats = collect_stats(args.output, progress)
-    with quiet_pipe():
+    with result_on_stdout():
         if args.json:
             derived = {"bytes_per_token": stats.bytes_per_token, "padding_share": stats.padding_share}
             print(json.dumps(msgspec.to_builtins(stats) | derived))

@@ -1,11 +1,10 @@
-"""What every command has in common: where its messages go, and how its output ends."""
+"""What every command has in common: its options, bars, and where its messages go."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -48,16 +47,6 @@ def byte_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[int
     with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(what)
         yield lambda done, total: shown.update(task, completed=done, total=total)
-
-
-@contextmanager
-def quiet_pipe() -> Iterator[None]:
-    """Whoever reads our output may stop reading, as `head` does: that is not an error."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.cli.terminal import add_message_options, byte_progress, quiet_pipe
+from tokenmill.cli.streams import result_on_stdout, summary_on_stdout
+from tokenmill.cli.terminal import add_message_options, byte_progress
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
         raise ConfigError(f"--against-source: {against!r} is neither a number of documents nor all")
     with byte_progress(args, "verifying") as progress:
         verdict = verify(args.output, against_source=against, source=args.source, seed=args.seed, progress=progress)
-    with quiet_pipe():
+    with result_on_stdout() if args.json else summary_on_stdout():
         if args.json:
             print(json.dumps({"good": verdict.good, **asdict(verdict)}))
         else:
