@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import jsonl
-from tokenmill.read.jsonl import JsonlParser
+from tokenmill.read.jsonl import JsonlParser, newlines
 from tokenmill.read.pick import MISSING, look_up
 from tokenmill.records import Documents, Reason
 
@@ -78,7 +78,8 @@ def test_text_and_id_may_be_keys_or_nested_each_by_itself() -> None:
 
 def test_records_that_are_all_alike_take_the_fast_path() -> None:
     for record in ({"a.b": "x"}, {"a": {"b": "x"}}, {"a.b": "x", "a": {}}):
-        assert JsonlParser("a.b", "a.c", LIMIT)._parse_fast(jsonl(record, record)) is not None
+        lines = jsonl(record, record)
+        assert JsonlParser("a.b", "a.c", LIMIT)._parse_fast(lines, newlines(lines)) is not None
 
 
 def test_a_key_of_3000_dots_is_a_key() -> None:
