@@ -86,8 +86,9 @@ def test_a_first_member_that_says_nothing_is_not_all_that_is_looked_at(
 
 
 @pytest.mark.parametrize("name", ["a.json.gz", "part-00000.gz", "shard.gz"])
-@pytest.mark.parametrize("data", [b"", gzip.compress(LINE)[:10], gzip.compress(LINE)[:14]])
-def test_a_compressed_shard_that_ends_before_its_first_byte_is_damaged_data(name: str, data: bytes) -> None:
+@pytest.mark.parametrize("size", [0, 10, 14])
+def test_a_compressed_shard_that_ends_before_its_first_byte_is_damaged_data(name: str, size: int) -> None:
+    data = gzip.compress(LINE)[:size]
     found = inspect(name, data)
     assert found.file is not None
     assert (found.file.format, found.file.codec) == (Format.JSONL, Codec.GZIP)
