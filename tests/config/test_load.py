@@ -175,3 +175,21 @@ def test_inputs_and_output_are_needed() -> None:
         load({"output": "out"})
     with pytest.raises(ConfigError, match=r"no output given: .*, or --output-dir"):
         load({"inputs": "in"})
+
+
+def test_a_lone_path_is_what_the_file_does_not_have(toml: Path) -> None:
+    toml.write_text('inputs = "in"\n')
+    assert load_settings({}, toml, "x").config() == config(inputs=("in",), output=Path("x"))
+    toml.write_text('output = "out"\n')
+    assert load_settings({}, toml, "x").config() == config(inputs=("x",), output=Path("out"))
+    with pytest.raises(ConfigError, match=r"^no output given: tokenmill run INPUT\.\.\. OUTPUT"):
+        load_settings({}, None, "x")
+
+
+def test_a_lone_path_that_may_be_either_is_an_error_that_says_how_to_tell(toml: Path) -> None:
+    toml.write_text('input-dir = "in"\noutput-dir = "out"\n')
+    with pytest.raises(ConfigError) as error:
+        load_settings({}, toml, "x")
+    assert str(error.value) == (
+        f"{toml} has inputs and an output, so x might replace either: write --output-dir x or --input-dir x"
+    )

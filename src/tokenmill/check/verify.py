@@ -20,6 +20,7 @@ from tokenmill.check.metadata import (
 from tokenmill.check.source import SourceChecker, sample_documents
 from tokenmill.check.tally import Tally
 from tokenmill.check.verdict import Fault, Verdict
+from tokenmill.config import Use, local_path
 from tokenmill.errors import ConfigError, OutputError, TokenizerError, TokenmillError
 from tokenmill.output import layout
 from tokenmill.output.open import Output, last_inputs, open_output
@@ -76,7 +77,7 @@ class _Sample:
 
 def _inputs(output: Output, source: str | Path | None) -> Reading:
     if source is not None:
-        return LocalStorage(Path(source).absolute())
+        return LocalStorage(Path(local_path(source, Use.INPUT)).absolute())
     return LocalStorage(Path(os.fsdecode(last_inputs(output.storage) or b"")))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options
+from tokenmill.cli.terminal import add_message_options, path_argument
 from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, parse_size
 from tokenmill.errors import ConfigError
 from tokenmill.messages import nearest
@@ -57,13 +57,13 @@ def add_parser(commands: Any) -> None:
     add("--engines", metavar="LIST", help=f"whole runs of `all` or of some of {','.join(ENGINES)}")
     add("--workers", default="1", metavar="LIST", help="worker counts for ultra and extreme, e.g. 1,2 (default: 1)")
     peers = "also dolma, datatrove, gigatoken and datasets.map, from the environments below DIR (default: .peers)"
-    add("--peers", nargs="?", type=Path, const=Path(".peers"), metavar="DIR", help=peers)
+    add("--peers", nargs="?", type=path_argument, const=Path(".peers"), metavar="DIR", help=peers)
     add("--repeat", type=int, default=3, metavar="N", help="times that each is measured; peers once (default: 3)")
     add("--size", default="100MB", metavar="SIZE", help="generated text for whole runs (default: 100MB)")
     add("--tokenizer", default=DEFAULT_TOKENIZER, help=f"as for run (default: {DEFAULT_TOKENIZER})")
     add("--text-field", default="text", help="as for run (default: text)")
-    add("--json", type=Path, metavar="FILE", help="write everything that was measured")
-    add("--plot", type=Path, metavar="FILE", help="write a bar chart, .svg or .png (needs tokenmill[plot])")
+    add("--json", type=path_argument, metavar="FILE", help="write everything that was measured")
+    add("--plot", type=path_argument, metavar="FILE", help="write a bar chart, .svg or .png (needs tokenmill[plot])")
     add_message_options(parser)
     parser.set_defaults(execute=execute)
 

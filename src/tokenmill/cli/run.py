@@ -6,11 +6,10 @@ import argparse
 import logging
 import sys
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import summary_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES, add_message_options
+from tokenmill.cli.terminal import EXIT_CODES, add_message_options, path_argument
 from tokenmill.config import Config, Heading, Option, load_settings, options_of, resume_hint
 from tokenmill.config.kinds import Choice, Flag, Kind, Paths, WholeNumber
 from tokenmill.errors import ConfigError
@@ -53,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for option in options_of(Config):
         groups[option.heading].add_argument(option.flag, dest=option.name, help=_help(option), **_argument(option.kind))
     groups[Heading.PLACES].add_argument(
-        "--config", type=Path, metavar="FILE", help="a TOML file of options; the command line wins"
+        "--config", type=path_argument, metavar="FILE", help="a TOML file of options; the command line wins"
     )
     add_message_options(parser.add_argument_group("messages"))
 
@@ -81,7 +80,8 @@ def execute(args: argparse.Namespace) -> int:
     from tokenmill.job.execute import run
     from tokenmill.job.interrupt import stop_on_signals
 
-    settings = load_settings(_typed(args), args.config)
+    typed, lone_path = _typed(args)
+    settings = load_settings(typed, args.config, lone_path)
     config = settings.config()
     with settings.naming(), stop_on_signals(f"interrupted; {resume_hint(config)} to continue") as stop:
         result = run(config, stop=stop, display=lambda meter: _visible(args, meter))
@@ -89,15 +89,20 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if result.complete else 3
 
 
-def _typed(args: argparse.Namespace) -> dict[str, Any]:
-    """The options that were given, by name; the last path by position is the output, unless that has an option."""
+def _typed(args: argparse.Namespace) -> tuple[dict[str, Any], str | None]:
+    """The options that were given, by name; the last path by position is the output, unless that has an option.
+
+    One path, and no option that says what it is not, may be either.
+    """
     inputs, output, paths = args.inputs, args.output, list(args.paths)
+    lone_path = paths.pop() if len(paths) == 1 and output is None and not inputs else None
     if paths and output is None and (len(paths) > 1 or inputs):
         output = paths.pop()
     if paths and inputs:
         raise ConfigError("inputs were given both as --input-dir and by position: use one of them")
     given = vars(args) | {"inputs": inputs or paths or None, "output": output}
-    return {option.name: given[option.name] for option in options_of(Config) if given[option.name] is not None}
+    typed = {option.name: given[option.name] for option in options_of(Config) if given[option.name] is not None}
+    return typed, lone_path
 
 
 def _visible(args: argparse.Namespace, meter: Meter) -> AbstractContextManager[object]:

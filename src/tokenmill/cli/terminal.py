@@ -9,7 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from tokenmill.config import Use, local_path
+from tokenmill.errors import ConfigError
 
 log = logging.getLogger("tokenmill")
 
@@ -29,6 +33,14 @@ def add_message_options(parser: argparse.ArgumentParser | argparse._ArgumentGrou
     add("--quiet", action="store_true", help="print errors only")
     add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
     add("--debug", action="store_true", help="show the traceback of an error, and why an engine was chosen")
+
+
+def path_argument(text: str) -> Path:
+    """A file or folder that an option names, for argparse."""
+    try:
+        return Path(local_path(text, Use.FILE))
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 @contextmanager

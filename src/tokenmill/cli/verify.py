@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout, summary_on_stdout
@@ -41,7 +40,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
     add("--against-source", default="0", metavar="N|all", help="compare N documents, or all, with their source records")
-    add("--source", type=Path, metavar="DIR", help="the folder of the inputs (default: where it was in the last run)")
+    add("--source", metavar="DIR", help="the folder of the inputs (default: where it was in the last run)")
     add("--seed", type=int, default=0, metavar="N", help="seed for choosing documents (default: 0)")
     add("--json", action="store_true", help="print the verdict as JSON")
     add_message_options(parser)

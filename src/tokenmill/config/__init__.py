@@ -1,6 +1,6 @@
 """Configuration: options declared once, checked when built, passed in groups.
 
-    choices, reject_limit <- kinds <- option <- groups <- load
+    choices, places, reject_limit <- kinds <- option <- groups <- load
     (values)                 (checks)  (declared) (Config)  (command line and TOML)
 
 In Python, a job is Config(inputs=["corpus"], output="tokens", seq_len=4096).
@@ -20,6 +20,7 @@ from tokenmill.config.groups import Actions, Config, ContentOptions, ReadOptions
 from tokenmill.config.kinds import parse_size
 from tokenmill.config.load import Settings, load_settings
 from tokenmill.config.option import Heading, Option, options_of
+from tokenmill.config.places import Use, local_path
 from tokenmill.config.reject_limit import RejectLimit
 
 __all__ = [
@@ -40,7 +41,9 @@ __all__ = [
     "Settings",
     "SpecialTokens",
     "Tail",
+    "Use",
     "load_settings",
+    "local_path",
     "options_of",
     "parse_size",
     "resume_hint",

@@ -33,8 +33,8 @@ from tokenmill.config.kinds import (
     Paths,
     RejectLimitValue,
     Size,
-    Text,
     Token,
+    TokenizerName,
     UnitNumbers,
     WholeNumber,
 )
@@ -80,7 +80,10 @@ class ContentOptions(ReadOptions):
     """What changes a byte of the output. Jobs that differ in it are different jobs."""
 
     tokenizer: str = option(
-        DEFAULT_TOKENIZER, Text(), _CONTENT, "a bundled name, a tokenizer.json, a directory with one, or a hub id"
+        DEFAULT_TOKENIZER,
+        TokenizerName(),
+        _CONTENT,
+        "a bundled name, a tokenizer.json, a directory with one, or a hub id",
     )
     special_tokens_in_text: SpecialTokens = option(
         SpecialTokens.PLAIN,

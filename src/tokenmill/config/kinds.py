@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.config.choices import Eos
+from tokenmill.config.places import Use, local_path
 from tokenmill.config.reject_limit import RejectLimit
 from tokenmill.errors import ConfigError
 from tokenmill.messages import nearest
@@ -55,6 +56,13 @@ class FieldName(Text):
         if "" in super().check(value, name).split("."):
             raise ConfigError(f"{value!r} has an empty part: write e.g. meta.text", name)
         return value
+
+
+class TokenizerName(Text):
+    """The name of a tokenizer, or a path to one."""
+
+    def check(self, value: Any, name: str) -> Any:
+        return local_path(super().check(value, name), Use.TOKENIZER)
 
 
 class Token(Text):
@@ -167,7 +175,7 @@ class Paths(Kind):
             raise ConfigError(f"must be a path or a list of paths, not {value!r}", name) from None
         if not paths:
             raise ConfigError("no input given: name files, directories or globs to read")
-        return tuple(map(os.fspath, paths))
+        return tuple(local_path(path, Use.INPUT) for path in paths)
 
 
 class Directory(Kind):
@@ -177,7 +185,7 @@ class Directory(Kind):
 
     def check(self, value: Any, name: str) -> Any:
         try:
-            return Path(value)
+            return Path(local_path(value, Use.OUTPUT))
         except TypeError:
             raise ConfigError(f"must be a path, not {value!r}", name) from None
 

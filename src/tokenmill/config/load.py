@@ -42,22 +42,37 @@ class Settings:
             raise error.renamed(self.names) from error.__cause__
 
 
-def load_settings(typed: Mapping[str, Any], toml: Path | None = None) -> Settings:
+def load_settings(typed: Mapping[str, Any], toml: Path | None = None, lone_path: str | None = None) -> Settings:
     """The options of the command line, by name, over those of a TOML file.
+
+    `lone_path` is the only path by position: the output if the file has the inputs, else an input.
 
     load_settings({"seq_len": 1024}, Path("job.toml")).config() -> the file's job with rows of 1,024 tokens
     """
     values: dict[str, Any] = dict(typed)
     names = {o.name: o.flag for o in OPTIONS.values()}
-    decided = typed.keys() | (_EOS if _EOS & typed.keys() else set())
-    if toml:
-        for key, value in _read_toml(toml).items():
-            if (name := _option_name(key, toml)) not in decided:
-                values[name], names[name] = value, f"{key} in {printable(toml)}"
+    in_file = [(key, _option_name(key, toml), value) for key, value in _read_toml(toml).items()] if toml else []
+    if lone_path is not None:
+        values[_use_of(lone_path, toml, {name for _, name, _ in in_file})] = lone_path
+    decided = values.keys() | (_EOS if _EOS & values.keys() else set())
+    for key, name, value in in_file:
+        if name not in decided:
+            values[name], names[name] = value, f"{key} in {printable(toml)}"
     for name in ("inputs", "output"):
         if not values.get(name):
             raise ConfigError(f"no {name} given: tokenmill run INPUT... OUTPUT, or {OPTIONS[name].flag}")
     return Settings(values, names)
+
+
+def _use_of(path: str, toml: Path | None, in_file: set[str]) -> str:
+    """Whether the only path by position is what to read or where to write."""
+    if {"inputs", "output"} <= in_file:
+        path = printable(path)
+        raise ConfigError(
+            f"{printable(toml)} has inputs and an output, so {path} might replace either: write --output-dir {path} or "
+            f"--input-dir {path}"
+        )
+    return "output" if "inputs" in in_file else "inputs"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.config import Use, local_path
 from tokenmill.errors import InputError, OutputError, TokenizerError
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan
@@ -143,7 +144,7 @@ def output_storage(path: Path) -> LocalStorage:
 
 
 def open_output(path: str | Path) -> Output:
-    return Output(output_storage(Path(path)))
+    return Output(output_storage(Path(local_path(path, Use.FINISHED_OUTPUT))))
 
 
 def last_inputs(storage: Reading) -> bytes | None:
