@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -14,6 +15,13 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 def printable(name: object) -> str:
     r"""A file name or other foreign text that is safe to print: "a\nb" -> "a\\nb"."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+
+
+def why(error: OSError) -> str:
+    """What the system says of a file, and which file if it says so: "Is a directory (manifest.json)"."""
+    name = error.filename2 or error.filename
+    said = error.strerror or str(error)
+    return f"{said} ({printable(os.path.basename(os.fsdecode(name)))})" if isinstance(name, str | bytes) else said
 
 
 def size(count: float) -> str:

@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Pat
     (tmp_path / "file").write_bytes(b"")
     root = tmp_path / "file" / "out"
     with (
-        pytest.raises(OutputError, match=rf"^cannot write to {root}: Not a directory\. Fix this, or choose another"),
+        pytest.raises(OutputError, match=rf"^cannot write to {root}: Not a directory \(logs\)\. Fix this, or choose"),
         Store(output_storage(root)).locked(),
     ):
         pass

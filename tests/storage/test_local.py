@@ -19,6 +19,7 @@ import pytest
 
 from tests.storage.contract import CORPUS, ReadingContract, StorageContract, names
 from tests.storage.contract_drafts import DraftContract
+from tests.support.alarm import within
 from tokenmill.storage import local
 from tokenmill.storage.base import Entry, Reading
 from tokenmill.storage.local import PREFETCH_BYTES, LocalSource, LocalStorage
@@ -313,3 +314,14 @@ def test_a_storage_that_is_opened_to_be_read_has_no_drafts(tmp_path: Path) -> No
         with pytest.raises(io.UnsupportedOperation, match="was opened to be read only"):
             action()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("use", ["open", "read", "map", "append", "publish", "draft", "open_draft"])
+def test_a_pipe_is_refused_before_anybody_waits_for_its_other_end(tmp_path: Path, use: str) -> None:
+    (tmp_path / "tmp").mkdir()
+    for folder in ("", "tmp"):
+        os.mkfifo(tmp_path / folder / "name")
+    storage = LocalStorage(tmp_path, tmp_path / "tmp")
+    with within(5), pytest.raises(OSError, match="it is a pipe, not a file") as error:
+        getattr(storage, use)("name", *([[b"x"]] if use == "publish" else []))
+    assert str(error.value.filename).endswith("/name")

@@ -156,5 +156,6 @@ def _describe(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{Path(error.filename).name} is missing"
     if isinstance(error, OSError):
-        return f"cannot be read: {error.strerror}"
+        name = f"{Path(error.filename).name} " if error.filename else ""
+        return f"{name}cannot be read: {error.strerror or error}"
     return str(error)

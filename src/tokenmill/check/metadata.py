@@ -10,7 +10,7 @@ import xxhash
 
 from tokenmill.check.verdict import Fault
 from tokenmill.errors import LedgerError, OutputError, TokenizerError
-from tokenmill.messages import printable
+from tokenmill.messages import printable, why
 from tokenmill.output import layout
 from tokenmill.output.damage import describe_damage
 from tokenmill.output.finish import PublicReject, committed, describe_output, public_rejects, summarize
@@ -60,8 +60,11 @@ def check_receipts(output: Output, tell: Tell) -> bool:
                 raise LedgerError(f"unit {unit.name} has no receipt")
             _check_ledger(unit, receipt, output.job.options.seq_len)
             _check_files(output.storage, unit, receipt)
-        except (OutputError, LedgerError, OSError) as error:
+        except (OutputError, LedgerError) as error:
             tell(Fault(printable(error), unit.index))
+            whole = False
+        except OSError as error:
+            tell(Fault(f"files of unit {unit.name} cannot be read: {why(error)}", unit.index))
             whole = False
     if undone:
         todo = f"{undone:,} of {len(output.plan.sizes):,} units are not done yet"
@@ -122,8 +125,8 @@ def check_manifest(output: Output, tell: Tell) -> None:
             break
     if not has_checksum(output.storage.map(layout.MANIFEST)):
         tell(Fault(f"{layout.MANIFEST} was edited: its checksum is wrong. Remove it and run the same command again"))
-    for name, why in summary.missing.items():
-        tell(Fault(f"the input {printable(name)} is missing from the output: {why}. Fix it and run the job again"))
+    for name, reason in summary.missing.items():
+        tell(Fault(f"the input {printable(name)} is missing from the output: {reason}. Fix it and run the job again"))
     for name, found in summary.damaged.items():
         way_out = "Replace it with a whole copy and start over with --overwrite"
         what = f"the input {printable(name)} is damaged, and the output lacks what could not be read of it"

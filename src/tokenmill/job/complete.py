@@ -9,10 +9,11 @@ from itertools import zip_longest
 
 from tokenmill.errors import LedgerError, OutputError, RejectLimitError
 from tokenmill.job.prepare import Job
+from tokenmill.messages import printable
 from tokenmill.output import layout
 from tokenmill.output.finish import finish, public_rejects, summarize, write_rejects
 from tokenmill.output.open import Output
-from tokenmill.output.schema import Summary, has_checksum, to_line
+from tokenmill.output.schema import Summary, decode, has_checksum, to_line
 from tokenmill.output.spool import lines_of
 from tokenmill.records import Ledger, Reason
 
@@ -52,28 +53,42 @@ def how_it_ended(job: Job) -> Summary | None:
 
 
 def _problems_at_the_end(job: Job, output: Output) -> Iterator[str]:
-    storage, where = output.storage, output.storage.describe
-    try:
-        _ = output.summary
-    except OutputError as error:
-        yield f"{where(layout.MANIFEST)} is damaged ({error.__cause__})"
-        return
-    if not has_checksum(storage.map(layout.MANIFEST)):
-        yield f"{where(layout.MANIFEST)} is damaged (its checksum is wrong)"
-    if not output.store.has(layout.TOKENIZER):
-        yield f"{where(layout.TOKENIZER)} is missing"
-    elif hashlib.sha256(storage.read(layout.TOKENIZER)).hexdigest() != job.description.tokenizer.sha256:
-        yield f"{where(layout.TOKENIZER)} is damaged (its checksum is wrong)"
-    if not output.store.has(layout.REJECTS):
-        yield f"{where(layout.REJECTS)} is missing"
-    elif not _has_all_rejects(job, output):
-        yield f"{where(layout.REJECTS)} is damaged (it does not say what the units rejected)"
+    for name, check in (
+        (layout.MANIFEST, _check_manifest),
+        (layout.TOKENIZER, _check_tokenizer),
+        (layout.REJECTS, _check_rejects),
+    ):
+        where = output.storage.describe(name)
+        try:
+            check(job, output)
+        except OutputError:
+            raise  # of what it is compared with, which cannot be made again
+        except FileNotFoundError:
+            yield f"{where} is missing"
+        except OSError as error:
+            yield f"{where} cannot be read: {error.strerror or error}"
+        except (ValueError, RecursionError) as error:
+            yield f"{where} is damaged ({printable(error)})"
 
 
-def _has_all_rejects(job: Job, output: Output) -> bool:
+def _check_manifest(_: Job, output: Output) -> None:
+    data = output.storage.map(layout.MANIFEST)
+    if not has_checksum(data):
+        raise ValueError("its checksum is wrong")
+    decode(data, Summary)
+
+
+def _check_tokenizer(job: Job, output: Output) -> None:
+    if hashlib.sha256(output.storage.read(layout.TOKENIZER)).hexdigest() != job.description.tokenizer.sha256:
+        raise ValueError("its checksum is wrong")
+
+
+def _check_rejects(job: Job, output: Output) -> None:
     """There is no checksum of the list, so it is compared with what it was made from. Few jobs reject much."""
     wanted = (to_line(reject).encode("ascii") for reject in public_rejects(job.receipts, job.plan))
-    return all(one == other for one, other in zip_longest(lines_of(output.storage.open(layout.REJECTS)), wanted))
+    found = lines_of(output.storage.open(layout.REJECTS))
+    if not all(one == other for one, other in zip_longest(found, wanted)):
+        raise ValueError("it is not what the units rejected")
 
 
 def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:

@@ -26,7 +26,7 @@ from tokenmill.job.complete import complete_job, how_it_ended, too_many_rejects
 from tokenmill.job.mapped import noted
 from tokenmill.job.prepare import Job, open_job
 from tokenmill.job.progress import Meter, Timeline
-from tokenmill.messages import counted, printable, size
+from tokenmill.messages import counted, printable, size, why
 from tokenmill.output import layout
 from tokenmill.output.finish import write_rejects
 from tokenmill.output.open import output_storage
@@ -90,14 +90,14 @@ def run_planned(
     display: Display | None = None,
 ) -> RunResult:
     """Run what is planned into a storage; the encoder may still be loading."""
-    budget, why = _budget(config, planned.plan)
+    budget, chosen = _budget(config, planned.plan)
     with _output_errors(storage, resume_hint(config)), open_job(config, planned, tokenizer, storage) as job:
         meter = Meter(total_bytes=sum(job.plan.sizes), total_files=job.plan.files, done_files=job.plan.files)
         pending = _pending(job, meter)
         if not pending and (summary := how_it_ended(job)) is not None:
             job.store.conclude()
             return _result(job, summary, meter, already_complete=True)
-        _announce(job, pending, budget, why)
+        _announce(job, pending, budget, chosen)
         with closing(engine_class(budget.engine)(_assignment(job, pending, budget))) as engine:
             engine.warm_up()
             encoder = loading.result()  # before anything is written: it may turn out that it cannot be used
@@ -136,24 +136,23 @@ def _output_errors(storage: Storage, hint: str) -> Iterator[None]:
         if isinstance(error, TokenmillError):
             raise
         raise OutputError(
-            f"cannot write to {storage.describe()}: {error.strerror or error}. Everything committed is safe: fix this "
-            f"and {hint}"
+            f"cannot write to {storage.describe()}: {why(error)}. Everything committed is safe: fix this and {hint}"
         ) from error
 
 
-def _announce(job: Job, pending: Units, budget: Budget, why: str) -> None:
+def _announce(job: Job, pending: Units, budget: Budget, chosen: str) -> None:
     total, tokenizer = len(job.plan.sizes), job.tokenizer
     done = f", {total - len(pending):,} of them done before" if len(pending) < total else ""
     log.info(
         f"{counted(job.plan.files, 'file')}, {size(sum(job.plan.sizes))}, in {counted(total, 'unit')}{done}; "
         f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}"
     )
-    log.info(budget.summary(by_auto=bool(why)))
+    log.info(budget.summary(by_auto=bool(chosen)))
     if budget.workers < budget.requested:
         log.info(
             f"{budget.requested} workers were requested: the budget, the engine and the units allow {budget.workers}"
         )
-    log.debug(f"{budget}{f' (chosen: {why})' if why else ''}")
+    log.debug(f"{budget}{f' (chosen: {chosen})' if chosen else ''}")
 
 
 def _pending(job: Job, meter: Meter) -> Units:

@@ -103,7 +103,8 @@ class Output:
             raise OutputError(f"{where} does not exist. {problem or 'Is this a tokenmill output?'}") from None
         except (OSError, ValueError) as error:
             way_out = "Remove it and run the same command again, or start over with --overwrite"
-            raise OutputError(f"{where} cannot be read: {error}. {way_out}") from error
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise OutputError(f"{where} cannot be read: {why}. {way_out}") from error
 
     # chunks
 
@@ -123,7 +124,9 @@ class Output:
         try:
             return map_array(self.storage.map(name))
         except (OSError, ValueError) as error:
-            raise OutputError(f"{self.storage.describe(name)} cannot be read: {error}") from error
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            way_out = "`tokenmill verify` names all that is damaged, and the units to run again"
+            raise OutputError(f"{self.storage.describe(name)} cannot be read: {why}. {way_out}") from error
 
     def documents(self, chunks: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, TokenIds]]:
         """File, record and tokens of the documents of one unit, put together across its chunks (name, tokens)."""

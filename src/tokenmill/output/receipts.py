@@ -19,7 +19,7 @@ from tokenmill.messages import printable
 from tokenmill.output import layout
 from tokenmill.output.schema import Checkpoint, Receipt, checkpoint_text, decode_exactly, read_checkpoint, to_text
 from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Partial, Unit
-from tokenmill.storage.base import Storage
+from tokenmill.storage.base import Stat, Storage
 from tokenmill.write.npy import NpyWriter, npy_size
 
 REMOVE = "Remove it to have that part done again, or start over with --overwrite"
@@ -144,14 +144,19 @@ class Receipts:
         for number in count(first):
             chunk = layout.chunk_name(unit, number)
             names = [layout.chunk_file(chunk, suffix) for suffix in layout.suffixes(with_ids=True)]
-            found = [name for name in names if self._size(name) is not None]
+            found = [name for name in names if self._stat(name) is not None]
             if not found:
                 return
             self.storage.remove(found)
 
-    def _size(self, name: str) -> int | None:
+    def _file_size(self, name: str) -> int | None:
+        """None also if there is something other than a file."""
+        found = self._stat(name)
+        return found.size if found is not None and found.is_file else None
+
+    def _stat(self, name: str) -> Stat | None:
         try:
-            return self.storage.stat(name).size
+            return self.storage.stat(name)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None  # a name with a NUL, say, of a receipt that somebody else wrote
 
@@ -162,12 +167,12 @@ class Receipts:
     def _has_chunk(self, chunk: ChunkEntry) -> bool:
         rows = npy_size(self.dtype, (chunk.rows, self.seq_len))
         documents = npy_size(SIDECAR_DTYPE, (chunk.documents,))
-        sizes = [self._size(name) for name in layout.chunk_files(chunk)]
+        sizes = [self._file_size(name) for name in layout.chunk_files(chunk)]
         # Of the ids the size is not known.
         return None not in sizes and sizes[:2] == [rows, documents]
 
     def _has_rejects(self, unit: Unit, size: int) -> bool:
-        return size == (self._size(layout.rejects_file(unit)) or 0)
+        return size == (self._file_size(layout.rejects_file(unit)) or 0)
 
     def _drafts_of(self, unit: Unit, checkpoint: Checkpoint) -> dict[str, int]:
         """What a checkpoint counts on: the incomplete chunk and the rejects, each with the size that was counted."""

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from tokenmill.errors import DifferentJobError, OutputBusyError, OutputError
-from tokenmill.messages import printable
+from tokenmill.messages import printable, why
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan
 from tokenmill.output.receipts import START_OVER, found_damaged
@@ -55,7 +55,7 @@ class Store:
                 ) from None
             except OSError as error:
                 raise OutputError(
-                    f"cannot write to {where}: {error.strerror}. Fix this, or choose another directory"
+                    f"cannot write to {where}: {why(error)}. Fix this, or choose another directory"
                 ) from error
             yield handles
 
@@ -112,7 +112,7 @@ class Store:
             storage.publish(layout.JOB, [to_text(job).encode()])
         if (stored := self.read_plan()) is None or stored.digest != plan.digest:
             storage.publish(layout.PLAN, plan.lines())
-        if not self.has(layout.TOKENIZER) or storage.read(layout.TOKENIZER) != tokenizer:
+        if not self._holds(layout.TOKENIZER, tokenizer):
             storage.publish(layout.TOKENIZER, [tokenizer])
         storage.remove([layout.INPUTS])
         with storage.append(layout.INPUTS) as log:
@@ -121,6 +121,12 @@ class Store:
             storage.make_folder(folder)
         self._remove_checkpoints_behind_receipts()
         storage.sync()  # the manifest is gone, the folders are there, before any unit is touched
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        try:
+            return self.storage.read(name) == data
+        except OSError:
+            return False  # gone, or something else in its place
 
     def _remove_checkpoints_behind_receipts(self) -> None:
         """Of a run that died between the receipt and the removal of the checkpoint."""

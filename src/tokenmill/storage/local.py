@@ -179,7 +179,9 @@ class LocalStorage:
     # logs and locks
 
     def append(self, name: str) -> BinaryIO:
-        return self._path(name).open("ab", buffering=0)
+        path = self._path(name)
+        _refuse_special(path, missing_ok=True)
+        return path.open("ab", buffering=0)
 
     @contextmanager
     def locked(self, name: str) -> Iterator[tuple[int, ...]]:
@@ -196,6 +198,7 @@ class LocalSource(io.FileIO):
     """A file opened to be read, without a buffer: readers ask for large pieces."""
 
     def __init__(self, path: Path) -> None:
+        _refuse_special(path)
         super().__init__(os.fspath(path), "rb")
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -231,6 +234,7 @@ class LocalDraft:
         self.path = path
         self.is_name_synced = False
         """Whether the name is known to be on disk."""
+        _refuse_special(path, missing_ok=True)
         self._file = io.FileIO(path, "r+" if size else "w+")
         if size:
             self._cut_off(size)
@@ -270,6 +274,7 @@ def _own(drafts: Sequence[Draft]) -> list[LocalDraft]:
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a whole file and force it to disk."""
+    _refuse_special(path, missing_ok=True)
     with path.open("wb") as file:
         file.writelines(pieces)
         file.flush()
@@ -286,6 +291,27 @@ def _entry(entry: os.DirEntry[str]) -> Entry:
 def _stat(status: os.stat_result) -> Stat:
     version = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     return Stat(status.st_size, version, stat.S_ISREG(status.st_mode))
+
+
+_SPECIAL = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _refuse_special(path: Path, *, missing_ok: bool = False) -> None:
+    """Before it is opened: a pipe would have us wait for somebody at its other end, and a device may have no end."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        if missing_ok:
+            return
+        raise
+    for is_one, what in _SPECIAL:
+        if is_one(mode):
+            raise OSError(errno.EINVAL, f"it is {what}, not a file", os.fspath(path))
 
 
 def _sync_folder(path: Path) -> None:

@@ -20,6 +20,7 @@ from tokenmill.concat import Packer
 from tokenmill.config import Tail
 from tokenmill.encode import Encoder
 from tokenmill.errors import InputChangedError, OutputError, UnreadableInputError
+from tokenmill.messages import why
 from tokenmill.output import layout
 from tokenmill.output.schema import Checkpoint, Receipt
 from tokenmill.read.block import READ_PLAINLY, ReadingWay
@@ -96,8 +97,8 @@ def run_unit(setup: UnitSetup, unit: Unit, encoder: Encoder, update: Update, hoo
                 raise
             where = setup.receipts.storage.describe()
             raise OutputError(
-                f"cannot write unit {unit.name} to {where}: {error.strerror or error}. Everything committed is safe: "
-                f"fix this and {setup.resume_hint}"
+                f"cannot write unit {unit.name} to {where}: {why(error)}. Everything committed is safe: fix this and "
+                f"{setup.resume_hint}"
             ) from error
 
 
