@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tokenmill.messages import aligned, counted, duration, nearest, printable, short, size, size_of
+from tokenmill.messages import aligned, counted, duration, near, nearest, printable, short, size, size_of
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,24 @@ def test_rows_of_different_lengths_are_a_mistake() -> None:
     ("word", "hint"),
     [
         ("seq_lenght", "; did you mean 'seq_len'?"),
-        ("SEQ_LEN", "; known: seq_len, tail, tokenizer"),
+        ("SEQ_LEN", "; did you mean 'seq_len'?"),
         ("tails", "; did you mean 'tail'?"),
-        ("tok", "; did you mean 'tokenizer'?"),  # half of it is enough
+        ("tok", "; did you mean 'tokenizer'?"),  # how it begins is enough
+        ("izer", "; known: seq_len, tail, tokenizer"),
+        ("", "; known: seq_len, tail, tokenizer"),
         ("xyz", "; known: seq_len, tail, tokenizer"),
     ],
 )
 def test_a_misspelt_word_is_answered_with_the_nearest_or_with_all(word: str, hint: str) -> None:
     assert nearest(word, iter(["tokenizer", "seq_len", "tail"])) == hint
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("--seq-lenght", "--seq-len"), ("seq-lenght", "--seq-len"), ("--tok", "--tokenizer"), ("--x", None), ("--", None)],
+)
+def test_dashes_make_no_two_options_alike(word: str, meant: str | None) -> None:
+    assert near(word, ["--seq-len", "--tokenizer", "--a"]) == meant
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,20 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
         yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
+def near(word: str, known: Iterable[str]) -> str | None:
+    """What was meant by a misspelt or shortened word, if that is clear: near("seq_lenght", [...]) -> "seq_len"."""
+    candidates = {name.lstrip("-"): name for name in known}
+    bare = word.lstrip("-").lower()
+    begun = [name for name in candidates if bare and name.startswith(bare)]
+    close = begun or difflib.get_close_matches(bare, candidates, n=1, cutoff=0.65)
+    return candidates[close[0]] if close else None
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt word: nearest("seq_lenght", [...]) -> "; did you mean 'seq_len'?"."""
+    """A hint for a word that is not one of a few: "; did you mean 'seq_len'?", or all of them."""
     candidates = list(known)
-    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(candidates))}"
+    meant = near(word, candidates)
+    return f"; did you mean {meant!r}?" if meant else f"; known: {', '.join(sorted(candidates))}"
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

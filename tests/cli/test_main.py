@@ -12,6 +12,9 @@ import tokenmill
 from tests.conftest import texts
 from tests.support.processes import python
 from tokenmill.cli import main
+from tokenmill.cli.program import COMMANDS
+
+USAGE = "usage: tokenmill {run,verify,show,stats,benchmark} ...\n"
 
 
 @pytest.mark.parametrize(
@@ -20,12 +23,26 @@ from tokenmill.cli import main
         ([], "the following arguments are required: COMMAND"),
         (["run"], "no inputs given"),
         (["run", "only-one"], "no output given"),
-        (["run", "in", "out", "--seq-lenght", "3"], "did you mean '--seq-len'?"),
+        (["frobnicate"], "there is no command 'frobnicate'; known: benchmark, run, show, stats, verify"),
+        (["rnu", "in", "out"], "there is no command 'rnu'; did you mean 'run'?"),
+        (["--quiet", "run", "in", "out"], "--quiet must come after the command"),
+        (["run", "in", "out", "--seq-lenght", "3"], "there is no option --seq-lenght; did you mean --seq-len?"),
+        (["run", "in", "out", "--seq-lenght=3"], "there is no option --seq-lenght; did you mean --seq-len?"),
+        (["run", "in", "out", "--sample", "3"], "there is no option --sample; `tokenmill run --help` lists them"),
+        (["show", "out", "--seq-len", "3"], "there is no option --seq-len; `tokenmill show --help` lists them"),
+        (["show", "out", "more"], "'more' is one argument too many"),
+        (["show", "out", "--sample", "x"], "error: --sample: must be a whole number, not 'x'"),
+        (["show", "out", "--row", "9" * 5000], "error: --row: expected row numbers such as 0,17, got '999"),
+        (["verify", "out", "--against-source", "9" * 5000], "is neither a number of documents nor all"),
+        (["run", "in", "out", "--max-memory", "9" * 5000], "is not a size: write 1000000, 256MiB or 4GB"),
+        (["run", "in", "out", "--max-memory", "999TB"], "error: --max-memory: 999.0 TB is more than there is: this m"),
+        (["run", "in", "out", "--prefetch-files", "9" * 20], "error: --prefetch-files: must be at most 100,000"),
+        (["run", "in", "out", "--max-rejects", "500%"], "--max-rejects: a percentage must be between 0% and 100%, not"),
         (["run", "in", "out", "--seq-len", "0"], "error: --seq-len: must be a whole number of at least 1, not 0"),
-        (["run", "in", "out", "--seq-len", "x"], "invalid int value"),
+        (["run", "in", "out", "--seq-len", "x"], "error: --seq-len: must be a whole number, not 'x'"),
         (["run", "in", "out", "--no-eos", "--eos-token", "x"], "error: --eos-token and --no-eos: they contradict"),
-        (["run", "in", "out", "--over"], "did you mean '--overwrite'?"),
-        (["run", "in", "out", "--tail", "cut"], "invalid choice"),
+        (["run", "in", "out", "--over"], "there is no option --over; did you mean --overwrite?"),
+        (["run", "in", "out", "--tail", "cut"], "error: --tail: there is no choice 'cut'; known: drop, pad"),
         (["run", "in", "out", "--input-dir", "in"], "use one of them"),
         (["run", "absent", "out"], "there is no file or directory 'absent'"),
         (["run", ".", "out", "--tokenizer", "absent"], "neither a bundled name"),
@@ -51,6 +68,9 @@ def test_wrong_usage_is_exit_code_2_with_the_reason(
     shown = capsys.readouterr()
     assert said in shown.err
     assert "Traceback" not in shown.err
+    assert len(shown.err.splitlines()) <= 2, "more than the usage and the error"
+    usage = f"usage: tokenmill {arguments[0]} " if arguments[:1] in (["run"], ["show"], ["verify"]) else USAGE
+    assert shown.err.startswith((usage, "tokenmill: error: "))
     assert list(tmp_path.iterdir()) == [inputs]
 
 
@@ -84,6 +104,13 @@ def test_a_traceback_is_shown_with_debug_only(
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert "in fail\n" in said
+
+
+@pytest.mark.parametrize("command", [c.__name__.split(".")[-1] for c in COMMANDS])
+def test_the_help_of_debug_fits_the_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert ("engine was chosen" in " ".join(capsys.readouterr().out.split())) == (command == "run")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]], ids=" ".join)

@@ -32,3 +32,8 @@ def test_the_page_has_the_default_and_the_meaning_of_every_option() -> None:
 
 def test_the_page_is_as_wide_as_others_are() -> None:
     assert max(map(len, PAGE.splitlines())) < 120
+
+
+def test_the_default_of_an_option_of_the_command_line_alone_is_in_its_column() -> None:
+    assert "| `--log-format` | `text` | how messages are written |" in PAGE
+    assert "(default:" not in PAGE

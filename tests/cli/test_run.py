@@ -117,6 +117,24 @@ def config_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Config:
     return job
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a", "b", "out", "--seq-len", "77"],
+        ["--seq-len", "77", "a", "b", "out"],
+        ["a", "--seq-len", "77", "b", "out"],
+        ["a", "b", "--seq-len=77", "out"],
+        ["--seq-len", "77", "a", "--quiet", "b", "--no-eos", "out"],
+    ],
+    ids=" ".join,
+)
+def test_options_may_stand_before_behind_and_between_the_paths(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = config_of(arguments, monkeypatch)
+    assert (found.inputs, found.output, found.seq_len) == (("a", "b"), Path("out"), 77)
+
+
 OPTIONS: dict[str, tuple[str | None, str, Any]] = {
     "--text-field": ("body", "text_field", "body"),
     "--id-field": ("meta.id", "id_field", "meta.id"),

@@ -75,8 +75,8 @@ def test_a_value_is_kept_in_one_form(kind: Kind, given: object, kept: object) ->
         (Choice(tuple(Tail)), "padd", "there is no choice 'padd'; did you mean 'pad'?"),
         (Flag(), 1, "must be true or false, not 1"),
         (UnitNumbers(), True, "expected unit numbers such as 7,12, got True"),
-        (RejectLimitValue(), "101%", "'101%' is neither a count (100) nor a percentage (1%)"),
-        (RejectLimitValue(), -1, "-1 is neither a count (100) nor a percentage (1%)"),
+        (RejectLimitValue(), "101%", "a percentage must be between 0% and 100%, not '101%'"),
+        (RejectLimitValue(), -1, "a count must be 0 or more, not -1"),
         (Directory(), None, "must be a path, not None"),
     ],
 )
@@ -115,6 +115,8 @@ def test_a_default_is_shown_as_users_write_it(kind: Kind, value: Any, shown: str
         ("1.5 KiB", 1536),
         ("256MiB", 256 << 20),
         ("2TiB", 2 << 40),
+        ("9007199254740993", 9007199254740993),  # which no float is
+        ("0.3kB", 300),
     ],
 )
 def test_sizes_are_read_as_people_write_them(text: object, size: int) -> None:

@@ -156,6 +156,7 @@ def test_an_error_that_is_found_while_the_job_runs_names_what_was_typed(toml: Pa
     [
         ("seq_lenght = 5", "job.toml: unknown option 'seq_lenght'; did you mean 'seq_len'"),
         ("seq-lenght = 5", "job.toml: unknown option 'seq-lenght'; did you mean 'seq_len'"),
+        ("shuffle = true", "job.toml: unknown option 'shuffle'; `tokenmill run --help` lists them"),
         ("seq_len = ", "job.toml is not valid TOML"),
     ],
 )

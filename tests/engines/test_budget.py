@@ -12,7 +12,7 @@ from tests.conftest import Run, documents, texts
 from tests.engines.conftest import EVERY
 from tokenmill.config import ENGINES, Config
 from tokenmill.engines import budget
-from tokenmill.engines.budget import READ_AHEAD_BYTES, WINDOW_BYTES, derive_budget
+from tokenmill.engines.budget import READ_AHEAD_BYTES, WINDOW_BYTES, derive_budget, limit_to_machine
 from tokenmill.engines.cost import MB, Cost
 from tokenmill.engines.extreme import ExtremeEngine
 from tokenmill.engines.registry import engine_class
@@ -42,6 +42,37 @@ def test_workers_are_by_default_as_many_as_suit_the_machine(monkeypatch: pytest.
     found = derive_budget(ExtremeEngine, config("64GB"))
     assert found.workers == 13
     assert "requested" not in str(found)
+
+
+def test_more_memory_than_there_is_is_refused_with_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "machine_memory", lambda: 8 * 1000 * MB)
+    with pytest.raises(ConfigError, match=r"^max_memory: 8\.0 GB is more than there is: .* has 8\.0 GB$"):
+        limit_to_machine(config("8000000001"))
+    for memory in (None, "8GB"):
+        assert limit_to_machine(config(memory)) == config(memory)
+
+
+def test_workers_beyond_what_the_cores_can_do_are_not_started_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(budget, "available_cores", lambda: 2)
+    for workers in (None, 8):
+        assert limit_to_machine(config(workers=workers)).num_workers == workers
+    assert caplog.text == ""
+    assert limit_to_machine(config(workers=1000)).num_workers == 8
+    assert "1,000 workers were requested, and 8 are used at most: more than 4 per core would" in caplog.text
+    assert "there are 2 cores" in caplog.text
+
+
+def test_a_run_is_limited_to_the_machine(
+    inputs: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("a"))
+    monkeypatch.setattr(budget, "available_cores", lambda: 1)
+    with caplog.at_level("INFO"):
+        run(engine="extreme", num_workers=1000)
+    assert "there is 1 core\n" in caplog.text
+    assert "engine: extreme, 4 threads" in caplog.text
 
 
 @pytest.mark.parametrize(("engine", "least"), [("enhanced", 390), ("streaming", 390), ("ultra", 590), ("extreme", 390)])

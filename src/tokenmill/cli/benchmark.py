@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options, path_argument
+from tokenmill.cli.terminal import add_message_options, path_argument, whole_number
 from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, parse_size
 from tokenmill.errors import ConfigError
 from tokenmill.messages import nearest
@@ -45,6 +45,7 @@ LEAST_SIZE = 1_000_000
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "benchmark",
+        usage="%(prog)s [OPTION...]",
         help="measure on this machine, compare with peers, recommend settings",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measure methods of encoding, whole runs of the engines against the limit of their kernels, and "
@@ -52,13 +53,19 @@ def add_parser(commands: Any) -> None:
         epilog=_EXAMPLES,
     )
     add = parser.add_argument
-    add("--num-docs", type=int, metavar="N", help=f"compare methods on N documents (default: {_DEFAULT_DOCS})")
+    add("--num-docs", type=whole_number, metavar="N", help=f"compare methods on N documents (default: {_DEFAULT_DOCS})")
     add("--input", action="append", metavar="PATH", help="your own shards; repeatable (default: a generated corpus)")
     add("--engines", metavar="LIST", help=f"whole runs of `all` or of some of {','.join(ENGINES)}")
     add("--workers", default="1", metavar="LIST", help="worker counts for ultra and extreme, e.g. 1,2 (default: 1)")
     peers = "also dolma, datatrove, gigatoken and datasets.map, from the environments below DIR (default: .peers)"
     add("--peers", nargs="?", type=path_argument, const=Path(".peers"), metavar="DIR", help=peers)
-    add("--repeat", type=int, default=3, metavar="N", help="times that each is measured; peers once (default: 3)")
+    add(
+        "--repeat",
+        type=whole_number,
+        default=3,
+        metavar="N",
+        help="times that each is measured; peers once (default: 3)",
+    )
     add("--size", default="100MB", metavar="SIZE", help="generated text for whole runs (default: 100MB)")
     add("--tokenizer", default=DEFAULT_TOKENIZER, help=f"as for run (default: {DEFAULT_TOKENIZER})")
     add("--text-field", default="text", help="as for run (default: text)")

@@ -55,6 +55,8 @@ def _section(group: argparse._ArgumentGroup) -> str:
 def _row(action: argparse.Action) -> str:
     declared = {option.name: option for option in options_of(Config)}.get(action.dest)
     default, meaning = (_default(declared), declared.help) if declared else ("", str(action.help))
+    if isinstance(action.default, str):  # of the command line alone
+        default, meaning = f"`{action.default}`", meaning.removesuffix(f" (default: {action.default})")
     return f"| `{action.option_strings[0]}` | {default} | {meaning} |".replace("|  |", "| |")
 
 

@@ -17,7 +17,7 @@ from tokenmill.cli import benchmark, run, show, stats, verify
 from tokenmill.cli.streams import result_on_stdout
 from tokenmill.cli.terminal import EXIT_CODES, log_to_stderr
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
-from tokenmill.messages import nearest
+from tokenmill.messages import near, nearest, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -25,10 +25,41 @@ COMMANDS = (run, verify, show, stats, benchmark)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names the nearest option when one is misspelt; takes no abbreviation, so that --over is not --overwrite."""
+    """Says what is wrong in a line or two, with what was probably meant.
+
+    Takes no abbreviation, so that --over is not --overwrite.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Here and not in `parse_args`, which argparse calls for the whole program only, not for a command."""
+        found, unknown = super().parse_known_args(args, namespace)
+        paths = getattr(found, "paths", None)
+        if paths and not any(argument.startswith("-") for argument in unknown):
+            paths += unknown  # argparse takes only those before the first option
+        elif unknown:
+            self.error(self._describe_unknown(unknown))
+        return found, []
+
+    def _describe_unknown(self, unknown: Sequence[str]) -> str:
+        options = [argument.split("=")[0] for argument in unknown if argument.startswith("-")]
+        if not options:
+            return f"{unknown[0]!r} is one argument too many"
+        name, own = options[0], list(option_names(self))
+        if meant := near(name, own):
+            return f"there is no option {printable(name)}; did you mean {meant}?"
+        if any(name in option_names(command) for command in commands_of(self).values()):
+            return f"{printable(name)} must come after the command"
+        return f"there is no option {printable(name)}; `{self.prog} --help` lists them"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        option = "/".join(action.option_strings)
+        what = f"{option}: there is no choice" if option else "there is no command"
+        raise argparse.ArgumentError(None, f"{what} {value!r}{nearest(value, action.choices)}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Help, version and usage. Unlike argparse's own, it says so if they cannot be written."""
@@ -36,30 +67,33 @@ class _Parser(argparse.ArgumentParser):
             (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments: "):
-            message += nearest(message.split()[2].split("=")[0], option_names(self))
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        self.exit(2, f"{self.prog}: error: {message.removeprefix('argument ')}\n")
 
 
 def option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The options of a command, or of the program itself."""
     for action in parser._actions:
         yield from (o for o in action.option_strings if o.startswith("--"))
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from option_names(command)
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands of the program, by name."""
+    found = (a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(next(found, {}))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     parser = _Parser(
         prog="tokenmill",
+        usage="%(prog)s {run,verify,show,stats,benchmark} ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Turn text corpora into packed token sequences: fast, resumable, every document accounted for.",
         epilog="example:\n  tokenmill run FinPile/0fp-100dolma tokenized/\n\n" + EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="tokenmill")
     for command in COMMANDS:
         command.add_parser(commands)
     return parser

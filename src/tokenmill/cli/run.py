@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import summary_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES, add_message_options, path_argument
+from tokenmill.cli.terminal import EXIT_CODES, add_message_options, path_argument, whole_number
 from tokenmill.config import Config, Heading, Option, load_settings, options_of, resume_hint
 from tokenmill.config.kinds import Choice, Flag, Kind, Paths, WholeNumber
 from tokenmill.errors import ConfigError
@@ -35,6 +35,7 @@ _NAMED = 20
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "run",
+        usage="%(prog)s INPUT... OUTPUT [OPTION...]",
         help="tokenize and pack a corpus",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Tokenize files, directories and globs of JSON Lines (plain, .gz, .zst, .bz2, .xz), Parquet, "
@@ -54,7 +55,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     groups[Heading.PLACES].add_argument(
         "--config", type=path_argument, metavar="FILE", help="a TOML file of options; the command line wins"
     )
-    add_message_options(parser.add_argument_group("messages"))
+    add_message_options(
+        parser.add_argument_group("messages"), debug="show the traceback of an error, and why an engine was chosen"
+    )
 
 
 def _help(option: Option) -> str:
@@ -70,7 +73,7 @@ def _argument(kind: Kind) -> dict[str, Any]:
         case Choice():
             return {"choices": list(map(str, kind.values))}
         case WholeNumber():
-            return {"type": int, "metavar": kind.metavar}
+            return {"type": whole_number, "metavar": kind.metavar}
         case Paths():
             return {"action": "append", "metavar": kind.metavar}
     return {"metavar": kind.metavar}

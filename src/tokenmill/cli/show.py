@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options
+from tokenmill.cli.terminal import add_message_options, whole_number
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _STYLES = ("black on bright_cyan", "black on bright_yellow")
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "show",
+        usage="%(prog)s OUTPUT [OPTION...]",
         help="look at rows: text, token boundaries, documents and where they came from",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Show rows with the boundaries of tokens in alternating colours and those of documents marked.",
@@ -38,10 +39,10 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
     add("--row", metavar="LIST", help="row numbers, from 0, e.g. 0,17 (default: 0)")
-    add("--sample", type=int, metavar="N", help="N rows at random")
-    add("--seed", type=int, default=0, metavar="N", help="seed for --sample (default: 0)")
+    add("--sample", type=whole_number, metavar="N", help="N rows at random")
+    add("--seed", type=whole_number, default=0, metavar="N", help="seed for --sample (default: 0)")
     add("--file", metavar="NAME", help="with --record: an input file, or a part of its name")
-    add("--record", type=int, metavar="N", help="with --file: its line or row, from 1")
+    add("--record", type=whole_number, metavar="N", help="with --file: its line or row, from 1")
     add("--ids", action="store_true", help="ids beside the text of each token")
     add("--json", action="store_true", help="one JSON object per row")
     add_message_options(parser)
@@ -57,15 +58,14 @@ def execute(args: argparse.Namespace) -> int:
         raise ConfigError("choose one: --row, --sample, or --file with --record")
     if args.sample is not None and args.sample < 1:
         raise ConfigError(f"--sample: must be at least 1, not {args.sample}")
-    if not all(number.isdecimal() for number in (args.row or "0").split(",")):
-        raise ConfigError(f"--row: expected row numbers such as 0,17, got {args.row!r}")
+    rows = _row_numbers(args.row or "0")
     viewer = Viewer(args.output)
     if args.file is not None:
         numbers = viewer.find(args.file, args.record)
     elif args.sample is not None:
         numbers = viewer.sample(args.sample, args.seed)
     else:
-        numbers = [int(number) for number in (args.row or "0").split(",")]
+        numbers = rows
     with result_on_stdout():
         for number in numbers:
             row = viewer.row(number)
@@ -74,6 +74,16 @@ def execute(args: argparse.Namespace) -> int:
             else:
                 _print(args, viewer, row)
     return 0
+
+
+def _row_numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = [-1]
+    if min(numbers) < 0:
+        raise ConfigError(f"--row: expected row numbers such as 0,17, got {text!r}")
+    return numbers
 
 
 def _as_json(viewer: Viewer, row: Row) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options, byte_progress
+from tokenmill.cli.terminal import add_message_options, byte_progress, whole_number
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _BAR = 40
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "stats",
+        usage="%(prog)s OUTPUT [OPTION...]",
         help="documents and tokens by file, lengths, padding, frequent tokens, rejects",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Count what a finished output holds. Every chunk is read once.",
@@ -33,7 +34,13 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
-    add("--files", type=int, default=_MOST_FILES, metavar="N", help=f"how many files to list (default: {_MOST_FILES})")
+    add(
+        "--files",
+        type=whole_number,
+        default=_MOST_FILES,
+        metavar="N",
+        help=f"how many files to list (default: {_MOST_FILES})",
+    )
     add("--json", action="store_true", help="print everything, all files included, as JSON")
     add_message_options(parser)
     parser.set_defaults(execute=execute)

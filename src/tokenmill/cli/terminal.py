@@ -28,11 +28,21 @@ exit codes:
 """
 
 
-def add_message_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def whole_number(text: str) -> int:
+    """The type of an option, for argparse."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+
+
+def add_message_options(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, debug: str = "show the traceback of an error"
+) -> None:
     add = parser.add_argument
     add("--quiet", action="store_true", help="print errors only")
     add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
-    add("--debug", action="store_true", help="show the traceback of an error, and why an engine was chosen")
+    add("--debug", action="store_true", help=debug)
 
 
 def path_argument(text: str) -> Path:

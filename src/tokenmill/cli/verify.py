@@ -6,10 +6,10 @@ import argparse
 import json
 import shlex
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tokenmill.cli.streams import result_on_stdout, summary_on_stdout
-from tokenmill.cli.terminal import add_message_options, byte_progress
+from tokenmill.cli.terminal import add_message_options, byte_progress, whole_number
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ exit codes:
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "verify",
+        usage="%(prog)s OUTPUT [OPTION...]",
         help="check an output, also against its source",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Check a finished output; nothing is written.",
@@ -41,7 +42,7 @@ def add_parser(commands: Any) -> None:
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
     add("--against-source", default="0", metavar="N|all", help="compare N documents, or all, with their source records")
     add("--source", metavar="DIR", help="the folder of the inputs (default: where it was in the last run)")
-    add("--seed", type=int, default=0, metavar="N", help="seed for choosing documents (default: 0)")
+    add("--seed", type=whole_number, default=0, metavar="N", help="seed for choosing documents (default: 0)")
     add("--json", action="store_true", help="print the verdict as JSON")
     add_message_options(parser)
     parser.set_defaults(execute=execute)
@@ -50,9 +51,7 @@ def add_parser(commands: Any) -> None:
 def execute(args: argparse.Namespace) -> int:
     from tokenmill.check.verify import verify
 
-    against = int(args.against_source) if args.against_source.isdecimal() else args.against_source
-    if isinstance(against, str) and against != "all":
-        raise ConfigError(f"--against-source: {against!r} is neither a number of documents nor all")
+    against = _against(args.against_source)
     with byte_progress(args, "verifying") as progress:
         verdict = verify(args.output, against_source=against, source=args.source, seed=args.seed, progress=progress)
     with result_on_stdout() if args.json else summary_on_stdout():
@@ -61,6 +60,17 @@ def execute(args: argparse.Namespace) -> int:
         else:
             _print(args, verdict)
     return 0 if verdict.good else 1
+
+
+def _against(text: str) -> int | Literal["all"]:
+    if text == "all":
+        return "all"
+    try:
+        if (count := int(text)) >= 0:
+            return count
+    except ValueError:
+        pass
+    raise ConfigError(f"--against-source: {text!r} is neither a number of documents nor all")
 
 
 def _print(args: argparse.Namespace, verdict: Verdict) -> None:

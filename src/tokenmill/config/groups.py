@@ -129,7 +129,11 @@ class RunOptions(OptionGroup):
         AUTO, Choice((AUTO, *ENGINES), "engine"), _RUN, f"how units are scheduled: {', '.join(ENGINES)}, or auto"
     )
     num_workers: int | None = option(
-        None, WholeNumber(), _RUN, "processes of ultra, threads of extreme", default_text="80% of the cores"
+        None,
+        WholeNumber(),
+        _RUN,
+        "processes of ultra, threads of extreme; at most 4 per core",
+        default_text="80% of the cores",
     )
     batch_size: int = option(100, WholeNumber(), _RUN, "documents per encode call")
     read: InputAccess = option(
@@ -138,7 +142,7 @@ class RunOptions(OptionGroup):
         _RUN,
         "mmap copies nothing, but a file that is cut short kills the run; run it again to continue",
     )
-    prefetch_files: int = option(4, WholeNumber(least=0), _RUN, "files that ultra and extreme read ahead")
+    prefetch_files: int = option(4, WholeNumber(least=0, most=100_000), _RUN, "files that ultra and extreme read ahead")
     max_memory: int | None = option(
         None,
         Size(),

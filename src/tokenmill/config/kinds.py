@@ -195,10 +195,12 @@ _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
 def parse_size(value: object, name: str = "size") -> int:
     """Bytes from a number or a text: parse_size("256MiB") -> 268435456, parse_size("4GB") -> 4000000000."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", str(value).strip().lower())
+    match = re.fullmatch(r"(\d{1,99}(?:\.\d{1,99})?)\s*([kmgt]?)(i?)b?", str(value).strip().lower())
     if isinstance(value, bool) or not match or (match[3] and not match[2]):
         raise ConfigError(f"{value!r} is not a size: write 1000000, 256MiB or 4GB", name)
     base = _UNITS[match[2]]
     if match[3]:
         base = 1024 ** (len(str(base)) // 3)
-    return int(float(match[1]) * base)
+    whole, _, fraction = match[1].partition(".")
+    size: int = int(whole + fraction) * base // 10 ** len(fraction)
+    return size

@@ -14,7 +14,7 @@ from typing import Any
 from tokenmill.config.groups import Config
 from tokenmill.config.option import options_of
 from tokenmill.errors import ConfigError
-from tokenmill.messages import nearest, printable
+from tokenmill.messages import near, printable
 
 OPTIONS = {o.name: o for o in options_of(Config)}
 _NAME_OF_KEY = {key: o.name for o in OPTIONS.values() for key in (o.name, *o.keys)}
@@ -90,5 +90,7 @@ def _option_name(key: str, path: Path) -> str:
     """The option that a key of the file means: dashes are as good as underscores."""
     name = _NAME_OF_KEY.get(key.replace("-", "_"))
     if name is None:
-        raise ConfigError(f"{printable(path)}: unknown option {key!r}{nearest(key.replace('-', '_'), OPTIONS)}")
+        meant = near(key.replace("-", "_"), OPTIONS)
+        hint = f"did you mean {meant!r}?" if meant else "`tokenmill run --help` lists them, without their dashes here"
+        raise ConfigError(f"{printable(path)}: unknown option {key!r}; {hint}")
     return name

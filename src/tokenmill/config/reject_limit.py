@@ -26,16 +26,16 @@ class RejectLimit:
         if isinstance(value, cls):
             return value
         text = str(value).strip()
+        is_share = text.endswith("%")
         try:
-            if text.endswith("%"):
-                share = float(text[:-1]) / 100
-                if 0 <= share <= 1:
-                    return cls(share=share)
-            elif int(text) >= 0:
-                return cls(count=int(text))
+            number = float(text[:-1]) if is_share else int(text)
         except ValueError:
-            pass
-        raise ConfigError(f"{value!r} is neither a count (100) nor a percentage (1%)", name)
+            raise ConfigError(f"{value!r} is neither a count (100) nor a percentage (1%)", name) from None
+        if is_share and not 0 <= number <= 100:
+            raise ConfigError(f"a percentage must be between 0% and 100%, not {value!r}", name)
+        if number < 0:
+            raise ConfigError(f"a count must be 0 or more, not {value!r}", name)
+        return cls(share=number / 100) if is_share else cls(count=int(number))
 
     def exceeded(self, rejected: int, records: int, *, final: bool) -> bool:
         if self.count is not None:

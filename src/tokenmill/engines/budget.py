@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 from tokenmill.config import Config
 from tokenmill.engines.base import Engine
 from tokenmill.engines.cost import MB, Budget
-from tokenmill.engines.machine import default_workers, machine_memory
+from tokenmill.engines.machine import available_cores, default_workers, machine_memory
 from tokenmill.errors import ConfigError
 from tokenmill.messages import size
 
+log = logging.getLogger("tokenmill")
+
+MOST_WORKERS_PER_CORE = 4
 WINDOW_BYTES = 16 << 20  # what an ordinary file needs: zstd has 8 MiB up to level 19, xz as much up to level 6
 READ_AHEAD_BYTES = 64 * MB  # of each file: more than a disk gives while a worker does a block
+
+
+def limit_to_machine(config: Config) -> Config:
+    """The options as far as this machine can follow them: more memory than it has is an error."""
+    memory, cores = machine_memory(), available_cores()
+    if config.max_memory is not None and config.max_memory > memory:
+        what = (
+            f"{size(config.max_memory)} is more than there is: this machine, or its control group, has {size(memory)}"
+        )
+        raise ConfigError(what, "max_memory")
+    most = MOST_WORKERS_PER_CORE * cores
+    if config.num_workers is None or config.num_workers <= most:
+        return config
+    log.warning(
+        "%s workers were requested, and %s are used at most: more than %d per core would only wait for each other, and "
+        "there %s",
+        f"{config.num_workers:,}",
+        f"{most:,}",
+        MOST_WORKERS_PER_CORE,
+        "is 1 core" if cores == 1 else f"are {cores} cores",
+    )
+    return replace(config, num_workers=most)
 
 
 def derive_budget(engine: type[Engine], config: Config, units: int = 1 << 30) -> Budget:

@@ -18,7 +18,7 @@ from tokenmill.config import AUTO, Config, InputAccess, resume_hint
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.engines.auto import choose_engine
 from tokenmill.engines.base import Assignment
-from tokenmill.engines.budget import derive_budget
+from tokenmill.engines.budget import derive_budget, limit_to_machine
 from tokenmill.engines.cost import Budget
 from tokenmill.engines.registry import engine_class
 from tokenmill.errors import ConfigError, Interrupted, OutputError, TokenmillError
@@ -71,6 +71,7 @@ class RunResult:
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
     """Do a job, or what is left of it. Set `stop` to end it early in a resumable state (raises Interrupted)."""
+    config = limit_to_machine(config)
     tokenizer = resolve_tokenizer(config)
     with ThreadPoolExecutor(1) as loader:
         loading = loader.submit(build_encoder, tokenizer, config.encoder, config.special_tokens_in_text)
