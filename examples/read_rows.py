@@ -11,17 +11,12 @@ from itertools import islice
 import tokenizers
 
 import tokenmill
-from tokenmill.config import ContentOptions
-from tokenmill.encode import resolve_tokenizer
 
 
 def main() -> None:
     output = sys.argv[1]
     rows = tokenmill.open(output)
-    bundled = resolve_tokenizer(ContentOptions())
-    if rows.manifest["tokenizer"]["sha256"] != bundled.sha256:
-        raise SystemExit("this example decodes with the bundled tokenizer only")
-    tokenizer = tokenizers.Tokenizer.from_str(bundled.json)
+    tokenizer = tokenizers.Tokenizer.from_file(f"{output}/tokenizer.json")  # every output has its own
 
     print(f"\n{len(rows)} rows of {rows.seq_len} tokens, {rows.dtype}")
     print(f"rows[0][:12] = {rows[0][:12].tolist()}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import Run
+from tests.cli.test_display import on_a_terminal
+from tests.conftest import Run, jsonl
 from tests.inspect.conftest import run_two_files
 from tokenmill.cli import main
 from tokenmill.cli.show import visible
@@ -27,10 +29,20 @@ def test_rows_are_shown_plainly_when_not_on_a_terminal(output: Path, capsys: pyt
     assert "── part-001.jsonl:3, 4 tokens, goes on after this row ──" in said
     assert "abc<|endoftext|>" in said
     assert main(["show", str(output), "--file", "002", "--record", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert "é\\x1b" in said
-    assert "── padding" in said
+    assert capsys.readouterr().out.splitlines() == [
+        "row 3: 8 tokens",
+        "── 1 other document, 5 tokens ──",
+        "── part-002.jsonl:2, 3 tokens, goes on after this row ──",
+        "é\\x1b",
+        "",
+        "row 4: 8 tokens",
+        "── part-002.jsonl:2, 4 tokens, begins before this row ──",
+        "[2J<|endoftext|>",
+        "── padding, 4 tokens ──",
+        "",
+    ]
+    assert main(["show", str(output), "--row", "4"]) == 0
+    assert "── padding, 4 tokens ──" in capsys.readouterr().out
     assert main(["show", str(output), "--ids", "--row", "0"]) == 0
     assert "97=a 98=b 99=c 256=<|endoftext|>" in capsys.readouterr().out
 
@@ -67,6 +79,32 @@ def test_rows_are_shown_as_json(output: Path, capsys: pytest.CaptureFixture[str]
     ]
 
 
+def test_the_row_around_a_document_is_dimmed_on_a_terminal(output: Path) -> None:
+    code, shown = on_a_terminal(["show", str(output), "--file", "001", "--record", "1"])
+    assert code == 0
+    assert b"\x1b[2mdefg\x1b[0m" in shown
+    assert b"\x1b[30;106ma\x1b[0m\x1b[30;103mb\x1b[0m" in shown
+
+
+def test_json_tells_which_document_was_asked_for(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = rows_shown(output, capsys, "--file", "001", "--record", "1")
+    found: Any = row["documents"]
+    assert [document["asked"] for document in found] == [True, False]
+
+
+def test_documents_with_an_id_are_shown_up_to_a_few(
+    inputs: Path, tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "a.jsonl").write_bytes(jsonl(*({"text": f"{n:06}", "id": "same" if n else "one"} for n in range(17))))
+    run(id_field="id", seq_len=7)
+    assert main(["show", str(tmp_path / "out"), "--id", "one"]) == 0
+    assert "000000<|endoftext|>" in capsys.readouterr().out
+    assert main(["show", str(tmp_path / "out"), "--id", "same"]) == 0
+    shown = capsys.readouterr()
+    assert [shown.out.count(f"{n:06}") for n in (0, 1, 5, 6)] == [0, 1, 1, 0]
+    assert shown.err == "tokenmill: the first 5 documents with this id, and 11 more\n"
+
+
 def test_the_seed_chooses_the_rows_of_a_sample(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
     viewer = Viewer(output)
     for seed in (1, 1, 2, 3):
@@ -83,6 +121,8 @@ def test_the_seed_chooses_the_rows_of_a_sample(output: Path, capsys: pytest.Capt
         (["--sample", "-1"], "must be at least 1"),
         (["--file", "a"], "--file and --record go together"),
         (["--row", "1", "--sample", "2"], "choose one"),
+        (["--row", "1", "--id", "2"], "choose one"),
+        (["--id", "2"], "--id: the documents have no ids of their own: the job was run without --id-field"),
     ],
 )
 def test_wrong_choices_are_told(

@@ -49,11 +49,11 @@ def test_a_document_that_ends_with_a_row_or_a_chunk_ends_there_and_the_next_begi
 
 def test_the_rows_of_a_document_are_those_it_lies_in_and_no_more(edges: Path) -> None:
     viewer = Viewer(edges)
-    assert viewer.find("a.jsonl", 1) == [0]
-    assert viewer.find("a.jsonl", 2) == [1, 2, 3, 4, 5]
-    assert viewer.find("a.jsonl", 3) == [6]
-    assert viewer.find("a.jsonl", 4) == [6, 7]
-    assert viewer.find("a.jsonl", 5) == [7]
+    assert viewer.find("a.jsonl", 1).rows == [0]
+    assert viewer.find("a.jsonl", 2).rows == [1, 2, 3, 4, 5]
+    assert viewer.find("a.jsonl", 3).rows == [6]
+    assert viewer.find("a.jsonl", 4).rows == [6, 7]
+    assert viewer.find("a.jsonl", 5).rows == [7]
     for record in (0, 6):
         with pytest.raises(ConfigError, match=f"record {record} of a.jsonl is in no row"):
             viewer.find("a.jsonl", record)
@@ -74,15 +74,15 @@ def test_a_document_at_the_start_of_a_unit_did_not_begin_in_the_unit_before(
     assert (dropped.file, dropped.record) == ("(a document whose end was dropped)", None)
     assert (dropped.begins, dropped.ends) == (True, False)
     assert spans(viewer, 1) == [(0, 4, 1, True, True)]
-    assert viewer.find("b.jsonl", 1) == [1]
-    assert viewer.find("b.jsonl", 2) == [2]
+    assert viewer.find("b.jsonl", 1).rows == [1]
+    assert viewer.find("b.jsonl", 2).rows == [2]
 
 
 def test_a_document_is_found_by_file_and_record(output: Path) -> None:
     viewer = Viewer(output)
-    assert viewer.find("part-001", 1) == [0]
-    assert viewer.find("part-001.jsonl", 3) == [0, 1, 2, 3]
-    assert viewer.find("002", 2) == [3, 4]
+    assert viewer.find("part-001", 1).rows == [0]
+    assert viewer.find("part-001.jsonl", 3).rows == [0, 1, 2, 3]
+    assert viewer.find("002", 2).rows == [3, 4]
     for file, record, said in (
         ("part", 1, "2 inputs have 'part' in their name"),
         ("absent", 1, "no input has 'absent' in its name"),
@@ -91,6 +91,49 @@ def test_a_document_is_found_by_file_and_record(output: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             viewer.find(file, record)
+
+
+def test_a_document_is_known_among_the_others_of_its_rows(edges: Path) -> None:
+    viewer = Viewer(edges)
+    asked = viewer.find("a.jsonl", 4)
+    rows = [viewer.row(number) for number in asked.rows]
+    assert [[asked.covers(row, span) for span in row.spans] for row in rows] == [[False, True], [True, False]]
+
+
+def test_a_name_that_many_inputs_have_is_answered_with_some_of_them(inputs: Path, tmp_path: Path, run: Run) -> None:
+    for number in range(16):
+        (inputs / f"part-{number:02}.jsonl").write_bytes(texts("a"))
+    run()
+    said = r"--file: 16 inputs have 'part' in their name: part-00.jsonl, .*, part-04.jsonl and 11 more$"
+    with pytest.raises(ConfigError, match=said):
+        Viewer(tmp_path / "out").find("part", 1)
+
+
+def test_a_document_is_found_by_its_own_id(inputs: Path, tmp_path: Path, run: Run) -> None:
+    records = [
+        b'{"text": "aaaaaaaaaa", "id": "one"}',
+        b'{"text": "b", "id": 17}',
+        b'{"text": "c", "id": "caf\\u00e9"}',
+        b'{"text": "d", "id": "17"}',
+        b'{"text": "e", "id": "caf\xc3\xa9"}',
+        b'{"text": "f", "id": null}',
+        b'{"text": "h", "id": "\\u0068"}',
+        b'{"text": "g", "id": "a \\"b\\" \\\\"}',
+    ]
+    (inputs / "a.jsonl").write_bytes(b"\n".join(records))
+    run(seq_len=4, sequences_per_chunk=2, id_field="id")
+    viewer = Viewer(tmp_path / "out")
+    assert [asked.rows for asked in viewer.find_id("one")] == [[0, 1, 2]]
+    assert [len(viewer.find_id(wanted)) for wanted in ("17", "café", "null", "h", 'a "b" \\')] == [2, 2, 1, 1, 1]
+    (second,) = viewer.find_id("null")
+    assert second == viewer.find("a.jsonl", 6)
+    with pytest.raises(ConfigError, match=r"^--id: no document has 'two' as its id$"):
+        viewer.find_id("two")
+
+
+def test_an_id_cannot_be_found_where_there_are_none(output: Path) -> None:
+    with pytest.raises(ConfigError, match="the job was run without --id-field"):
+        Viewer(output).find_id("one")
 
 
 def test_characters_spread_over_tokens_are_shown_together(output: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tokenmill
-from tests.conftest import EOS, Run, SmallUnits, documents, texts
+from tests.conftest import EOS, PAD, Run, SmallUnits, documents, jsonl, texts
 from tokenmill.errors import OutputError
 
 
@@ -31,8 +33,13 @@ def test_rows_are_a_read_only_sequence(output: Path) -> None:
         rows[0][0] = 1
     assert np.array_equal(rows[-len(rows)], every[0])
     for index in (len(rows), -len(rows) - 1):
-        with pytest.raises(IndexError, match=f"^row {index} of {len(rows)}$"):
+        said = f"^there is no row {index}: the output has {len(rows)} rows, 0 to {len(rows) - 1}$"
+        with pytest.raises(IndexError, match=said):
             rows[index]
+        with pytest.raises(IndexError, match=said):
+            rows[[0, index]]
+        with pytest.raises(IndexError, match=said):
+            rows.boundaries(index)
 
 
 def test_an_output_without_rows_is_an_empty_sequence(inputs: Path, tmp_path: Path, run: Run) -> None:
@@ -40,8 +47,10 @@ def test_an_output_without_rows_is_an_empty_sequence(inputs: Path, tmp_path: Pat
     run(seq_len=4)
     rows = tokenmill.open(tmp_path / "out")
     assert (len(rows), list(rows), rows[:].shape, list(rows.documents())) == (0, [], (0, 4), [])
-    with pytest.raises(IndexError, match=r"^row 0 of 0$"):
+    with pytest.raises(IndexError, match=r"^there is no row 0: the output has no rows$"):
         rows[0]
+    assert rows[[]].shape == (0, 4)
+    assert repr(rows) == f"<tokenmill.Rows of '{tmp_path / 'out'}': 0 rows of 4 tokens, uint16>"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +84,84 @@ def test_slices_are_two_dimensional_in_a_chunk_and_across_them(output: Path, whi
     assert np.array_equal(rows[which], every[which])
     assert rows[which].shape == every[which].shape
     assert rows[which].dtype == rows.dtype
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        [0],
+        [3, 1, -1, 3],
+        [],
+        range(6, 9),
+        np.array([8, 0], np.uint8),
+        np.array([], np.int64),
+        np.arange(73) % 3 == 0,
+        np.zeros(73, bool),
+    ],
+    ids=["one", "some", "none", "range", "bytes", "no numbers", "truth values", "none of them"],
+)
+def test_rows_are_chosen_by_lists_and_arrays(output: Path, which: Any) -> None:
+    rows = tokenmill.open(output)
+    every = np.concatenate([np.load(p) for p in sorted((output / "chunks").glob("*[0-9].npy"))])
+    assert len(every) == 73
+    wanted = every[np.asarray(which, None if len(which) else np.int64)] if len(which) != 73 else every[which]
+    assert np.array_equal(rows[which], wanted)
+    assert rows[which].shape == wanted.shape
+    assert rows[which].dtype == rows.dtype
+
+
+@pytest.mark.parametrize("which", ["0", (0, 1), [1.0], [[1]], None, 1.0, np.array([True, False])], ids=repr)
+def test_what_is_no_number_of_a_row_is_refused(output: Path, which: Any) -> None:
+    with pytest.raises(TypeError, match="rows are chosen by a number, a slice or a list of numbers, not by "):
+        tokenmill.open(output)[which]
+
+
+def test_rows_say_what_they_are(output: Path) -> None:
+    assert repr(tokenmill.open(output)) == f"<tokenmill.Rows of '{output}': 73 rows of 4 tokens, uint16>"
+
+
+def test_boundaries_are_where_documents_begin_and_the_last_one_ends(inputs: Path, tmp_path: Path, run: Run) -> None:
+    """Rows of 4 in chunks of 2, with | for EOS: aaa| bbbb | bbbb bbb| | c|dd d|e| | f|"""
+    (inputs / "a.jsonl").write_bytes(texts("aaa", "b" * 11, "c", "ddd", "e", "f"))
+    run(seq_len=4, sequences_per_chunk=2)
+    rows = tokenmill.open(tmp_path / "out")
+    expected = [[0, 4], [0, 4], [0, 4], [0, 4], [0, 2, 4], [0, 2, 4], [0, 2]]
+    assert [rows.boundaries(n).tolist() for n in range(len(rows))] == expected
+    assert rows.boundaries(-1).tolist() == [0, 2]
+    assert rows.boundaries(np.int64(4)).dtype == np.int32
+    pickle.loads(pickle.dumps(rows)).boundaries(0)
+
+
+def test_boundaries_cut_every_row_into_its_documents(output: Path) -> None:
+    rows = tokenmill.open(output)
+    pieces = []
+    for number, row in enumerate(rows):
+        b = rows.boundaries(number)
+        pieces += [row[start:end].tolist() for start, end in pairwise(b.tolist())]
+        assert (row[b[-1] :] == PAD).all()
+    joined = [token for piece in pieces for token in piece]
+    assert joined == [token for d in rows.documents() for token in d.tokens.tolist()]
+    assert all(EOS not in piece[:-1] for piece in pieces)
+
+
+def test_documents_have_their_own_ids(inputs: Path, tmp_path: Path, run: Run, small_units: SmallUnits) -> None:
+    small_units(10)
+    values = ["x", 17, None, {"a": [1]}, "é", "9" * 5000]
+    (inputs / "a.jsonl").write_bytes(jsonl(*({"text": "t" * 5, "id": value} for value in values)))
+    (inputs / "b.jsonl").write_bytes(b'{"text": "b", "id": ' + b"9" * 5000 + b"}\n")
+    run(seq_len=4, sequences_per_chunk=1, id_field="id")
+    rows = tokenmill.open(tmp_path / "out")
+    assert [d.id for d in rows.documents()] == [*values, "9" * 5000]
+    (tmp_path / "out" / "chunks" / "00000-0001.ids.jsonl").write_bytes(b'"x"\n"y"\n"z"\n')
+    with pytest.raises(OutputError, match=r"00000-0001\.ids\.jsonl is damaged: it must have \d+ lines"):
+        list(rows.documents())
+    (tmp_path / "out" / "chunks" / "00000-0001.ids.jsonl").unlink()
+    with pytest.raises(OutputError, match=r"00000-0001\.ids\.jsonl cannot be read: No such file"):
+        list(rows.documents())
+
+
+def test_documents_of_a_job_without_ids_have_none(output: Path) -> None:
+    assert {d.id for d in tokenmill.open(output).documents()} == {None}
 
 
 def test_a_slice_inside_a_chunk_is_no_copy(output: Path) -> None:

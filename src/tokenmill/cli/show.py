@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
@@ -15,15 +17,19 @@ from tokenmill.errors import ConfigError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tokenmill.inspect.show import Row, Span, Viewer
+    from tokenmill.inspect.show import Asked, Row, Span, Viewer
+
+log = logging.getLogger("tokenmill")
 
 _EPILOG = """\
 examples:
   tokenmill show tokenized/                              the first row
   tokenmill show tokenized/ --row 0,17,42                these rows
   tokenmill show tokenized/ --sample 5 --seed 1          five at random
-  tokenmill show tokenized/ --file part-003 --record 17  the rows of one document: line 17 of that file
+  tokenmill show tokenized/ --file part-003 --record 17  one document: line 17 of that file
+  tokenmill show tokenized/ --id doc-00042               one document, by its own id (of a job with --id-field)
 """
+_MOST_WITH_ID = 5
 _STYLES = ("black on bright_cyan", "black on bright_yellow")
 
 
@@ -43,6 +49,7 @@ def add_parser(commands: Any) -> None:
     add("--seed", type=whole_number, default=0, metavar="N", help="seed for --sample (default: 0)")
     add("--file", metavar="NAME", help="with --record: an input file, or a part of its name")
     add("--record", type=whole_number, metavar="N", help="with --file: its line or row, from 1")
+    add("--id", metavar="ID", help="a document by its own id, of a job with --id-field")
     add("--ids", action="store_true", help="ids beside the text of each token")
     add("--json", action="store_true", help="one JSON object per row")
     add_message_options(parser)
@@ -52,28 +59,42 @@ def add_parser(commands: Any) -> None:
 def execute(args: argparse.Namespace) -> int:
     from tokenmill.inspect.show import Viewer
 
-    if (args.file is None) != (args.record is None):
-        raise ConfigError("--file and --record go together: which line of which file")
-    if sum(choice is not None for choice in (args.row, args.sample, args.file)) > 1:
-        raise ConfigError("choose one: --row, --sample, or --file with --record")
-    if args.sample is not None and args.sample < 1:
-        raise ConfigError(f"--sample: must be at least 1, not {args.sample}")
+    _check(args)
     rows = _row_numbers(args.row or "0")
     viewer = Viewer(args.output)
-    if args.file is not None:
-        numbers = viewer.find(args.file, args.record)
-    elif args.sample is not None:
-        numbers = viewer.sample(args.sample, args.seed)
-    else:
-        numbers = rows
+    asked = _asked(args, viewer)
+    if args.sample is not None:
+        rows = viewer.sample(args.sample, args.seed)
     with result_on_stdout():
-        for number in numbers:
-            row = viewer.row(number)
-            if args.json:
-                print(json.dumps(_as_json(viewer, row)))
-            else:
-                _print(args, viewer, row)
+        shown: list[tuple[Asked | None, list[int]]] = [(d, d.rows) for d in asked]
+        for document, numbers in shown or [(None, rows)]:
+            for row in map(viewer.row, numbers):
+                if args.json:
+                    print(json.dumps(_as_json(viewer, row, document)))
+                else:
+                    _print(args, viewer, row, document)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if (args.file is None) != (args.record is None):
+        raise ConfigError("--file and --record go together: which line of which file")
+    if sum(choice is not None for choice in (args.row, args.sample, args.file, args.id)) > 1:
+        raise ConfigError("choose one: --row, --sample, --id, or --file with --record")
+    if args.sample is not None and args.sample < 1:
+        raise ConfigError(f"--sample: must be at least 1, not {args.sample}")
+
+
+def _asked(args: argparse.Namespace, viewer: Viewer) -> list[Asked]:
+    """The documents that were asked for, if it was for documents, not for rows."""
+    if args.file is not None:
+        return [viewer.find(args.file, args.record)]
+    if args.id is None:
+        return []
+    found = viewer.find_id(args.id)
+    if len(found) > _MOST_WITH_ID:
+        log.info("the first %d documents with this id, and %s more", _MOST_WITH_ID, f"{len(found) - _MOST_WITH_ID:,}")
+    return found[:_MOST_WITH_ID]
 
 
 def _row_numbers(text: str) -> list[int]:
@@ -86,23 +107,44 @@ def _row_numbers(text: str) -> list[int]:
     return numbers
 
 
-def _as_json(viewer: Viewer, row: Row) -> dict[str, Any]:
+def _as_json(viewer: Viewer, row: Row, asked: Asked | None) -> dict[str, Any]:
     texts = ("".join(t.text for t in viewer.texts(row.token_ids[s.start : s.end])) for s in row.spans)
     spans = [asdict(span) | {"text": text} for span, text in zip(row.spans, texts, strict=True)]
+    if asked is not None:
+        spans = [shown | {"asked": asked.covers(row, span)} for shown, span in zip(spans, row.spans, strict=True)]
     return {"row": row.number, "ids": row.token_ids, "documents": spans}
 
 
-def _print(args: argparse.Namespace, viewer: Viewer, row: Row) -> None:
+def _print(args: argparse.Namespace, viewer: Viewer, row: Row, asked: Asked | None) -> None:
     from rich.console import Console
+    from rich.text import Text
 
+    coloured = sys.stdout.isatty()
     console = Console(soft_wrap=True, highlight=False)
     with console.capture() as shown:  # rich would end the program itself when a pipe is closed
         console.print(f"row {row.number}: {len(row.token_ids):,} tokens", style="bold")
-        for span in row.spans:
-            console.print(_heading(span), style="dim", markup=False)
-            if span.file is not None:
-                console.print(_tokens(args, viewer, row.token_ids[span.start : span.end], coloured=sys.stdout.isatty()))
+        for wanted, spans in groupby(row.spans, key=lambda span: asked is None or asked.covers(row, span)):
+            if not wanted and not coloured:  # there is no dim text in a file
+                console.print(_summary(list(spans)), markup=False)
+                continue
+            for span in spans:
+                console.print(_heading(span), style="dim", markup=False)
+                if span.file is not None:
+                    token_ids = row.token_ids[span.start : span.end]
+                    text = _tokens(args, viewer, token_ids, coloured=coloured and wanted)
+                    console.print(text if wanted else Text(text.plain, "dim"))
     print(shown.get())
+
+
+def _summary(spans: list[Span]) -> str:
+    """What stands in a row beside the document that was asked for."""
+    from tokenmill.messages import counted
+
+    documents = sum(span.file is not None for span in spans)
+    tokens = counted(spans[-1].end - spans[0].start, "token")
+    padding = "padding" if len(spans) > documents else ""
+    what = " and ".join(filter(None, [counted(documents, "other document") if documents else "", padding]))
+    return f"── {what}, {tokens} ──"
 
 
 def _heading(span: Span) -> str:

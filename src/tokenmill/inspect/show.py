@@ -13,7 +13,7 @@ from tokenmill.errors import ConfigError
 from tokenmill.load.rows import Rows
 from tokenmill.messages import printable
 from tokenmill.output import layout
-from tokenmill.output.index import Index
+from tokenmill.output.index import Extent, Index
 from tokenmill.output.open import open_output
 
 MOST_NAMED = 5
@@ -38,6 +38,23 @@ class Row:
     number: int
     token_ids: list[int]
     spans: list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A document that was asked for: from one token of all rows, laid end to end, up to another."""
+
+    start: int
+    end: int
+    seq_len: int
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows that it lies in."""
+        return list(range(self.start // self.seq_len, (self.end - 1) // self.seq_len + 1))
+
+    def covers(self, row: Row, span: Span) -> bool:
+        return self.start <= row.number * self.seq_len + span.start < self.end
 
 
 class Viewer:
@@ -95,8 +112,8 @@ class Viewer:
         total = len(self.rows)
         return sorted(random.Random(seed).sample(range(total), min(count, total)))
 
-    def find(self, file: str, record: int) -> list[int]:
-        """The rows that a document of this file (a part of its name will do) and line lies in."""
+    def find(self, file: str, record: int) -> Asked:
+        """The document of this file (a part of its name will do) and line."""
         number = self._file(file)
         extent = self._index.find(number, record)
         if extent is None:
@@ -105,18 +122,32 @@ class Viewer:
                 f"record {record} of {name} is in no row: it is empty, was rejected (see {layout.REJECTS}) or is not "
                 "there"
             )
+        return self._asked(extent)
+
+    def find_id(self, document_id: str) -> list[Asked]:
+        """The documents that have this id of their own."""
+        field = self._output.job.options.id_field
+        if field is None:
+            raise ConfigError("--id: the documents have no ids of their own: the job was run without --id-field")
+        found = [self._asked(extent) for extent in self._index.find_id(document_id)]
+        if not found:
+            raise ConfigError(f"--id: no document has {printable(document_id)!r} as its {printable(field)}")
+        return found
+
+    def _asked(self, extent: Extent) -> Asked:
         length = self.rows.seq_len
-        first = self.rows.first_row(extent.first_chunk) + extent.start // length
-        last = self.rows.first_row(extent.last_chunk) + (extent.end - 1) // length
-        return list(range(first, last + 1))
+        first = self.rows.first_row(extent.first_chunk)
+        last = self.rows.first_row(extent.last_chunk)
+        return Asked(first * length + extent.start, last * length + extent.end, length)
 
     def _file(self, name: str) -> int:
         names = self._index.names
         exact = [number for number, known in enumerate(names) if known == name]
         found = exact or [number for number, known in enumerate(names) if name in known]
         if not found:
-            raise ConfigError(f"--file: no input has {name!r} in its name")
+            raise ConfigError(f"--file: no input has {printable(name)!r} in its name")
         if len(found) > 1:
             some = ", ".join(printable(names[number]) for number in found[:MOST_NAMED])
-            raise ConfigError(f"--file: {len(found)} inputs have {name!r} in their name: {some}")
+            more = f" and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
+            raise ConfigError(f"--file: {len(found):,} inputs have {printable(name)!r} in their name: {some}{more}")
         return found[0]

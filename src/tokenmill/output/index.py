@@ -7,13 +7,15 @@ is looked for, a binary search finds it, and of a million sidecars no more than 
 from __future__ import annotations
 
 import bisect
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tokenmill.errors import OutputError
 from tokenmill.output import layout
-from tokenmill.output.open import Output
+from tokenmill.output.open import Output, decode_id
 from tokenmill.output.schema import PartEntry
 from tokenmill.records import Sidecar
 
@@ -88,18 +90,31 @@ class Index:
                     return unit.unit, number - part.first_record
         return None
 
+    def find_id(self, document_id: str) -> Iterator[Extent]:
+        """Where the documents with this id of their own lie: a string, or anything else as JSON writes it."""
+        # All of them are looked through, so most are told apart without decoding them.
+        spellings = {document_id, json.dumps(document_id), json.dumps(document_id, ensure_ascii=False)}
+        wanted = {text.encode(errors="surrogateescape") for text in spellings}
+        for number, chunk in enumerate(self.chunks):
+            for place, line in enumerate(self._output.ids(chunk.name, chunk.documents)):
+                if line in wanted or (b"\\" in line and decode_id(line) == document_id):
+                    yield self._extent_at(number, place)
+
     def _extent(self, chunk: int, file: int, record: int) -> Extent | None:
         documents = self.sidecar(chunk)
         found = np.flatnonzero((documents["file"] == file) & (documents["record"] == record)).tolist()
-        if not found:
-            return None
-        start = int(documents["end"][found[0] - 1]) if found[0] else 0
+        return self._extent_at(chunk, found[0]) if found else None
+
+    def _extent_at(self, chunk: int, place: int) -> Extent:
+        """Of the document that ends in this chunk as the `place`-th."""
+        documents = self.sidecar(chunk)
+        start = int(documents["end"][place - 1]) if place else 0
         first, unit = chunk, self.chunks[chunk].unit
         # The first document of a chunk may have begun in chunks before.
         while start == 0 and self.goes_on(first - 1, unit):
             first -= 1
             start = self._last_end(first)
-        return Extent(first, start, chunk, int(documents["end"][found[0]]))
+        return Extent(first, start, chunk, int(documents["end"][place]))
 
     def _chunks_of(self, unit: int) -> range:
         first = bisect.bisect_left(self.chunks, unit, key=lambda chunk: chunk.unit)

@@ -5,6 +5,7 @@ What `tokenmill.open`, `show`, `stats` and `verify` look at is this.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -120,6 +121,17 @@ class Output:
             raise OutputError(f"{self.storage.describe(layout.chunk_file(chunk, layout.DOCUMENTS))} is not a sidecar")
         return found
 
+    def ids(self, chunk: str, documents: int) -> list[bytes]:
+        """The ids of the documents that end in a chunk, each as JSON."""
+        name = layout.chunk_file(chunk, layout.IDS)
+        try:
+            *lines, rest = self.storage.read(name).split(b"\n")
+        except OSError as error:
+            raise OutputError(f"{self.storage.describe(name)} cannot be read: {error.strerror}") from error
+        if rest or len(lines) != documents:
+            raise OutputError(f"{self.storage.describe(name)} is damaged: it must have {documents:,} lines")
+        return lines
+
     def _map(self, name: str) -> npt.NDArray[Any]:
         try:
             return map_array(self.storage.map(name))
@@ -139,6 +151,14 @@ class Output:
                 carry, start = [], end
             if start < len(tokens):
                 carry.append(tokens[start:])
+
+
+def decode_id(line: bytes) -> Any:
+    """A document's own id, from JSON; as text if Python cannot read it, such as a number of 5,000 digits."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return line.decode(errors="replace")
 
 
 def output_storage(path: Path) -> LocalStorage:

@@ -201,6 +201,7 @@ class SkippedFiles(msgspec.Struct, frozen=True):
 
 class _Rows(msgspec.Struct, frozen=True):
     seq_len: int
+    id_field: str | None = None
 
 
 class _Dtype(msgspec.Struct, frozen=True):
@@ -210,6 +211,7 @@ class _Dtype(msgspec.Struct, frozen=True):
 class ChunkRows(msgspec.Struct, gc=False, frozen=True):
     name: str
     rows: int
+    tokens: int
 
 
 class RowIndex(msgspec.Struct, frozen=True):
