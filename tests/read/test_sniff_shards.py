@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,7 @@ from tokenmill.records import Codec, Format, Inspected
 from tokenmill.storage.memory import MemoryStorage
 
 LINE = texts("a")
+TAR = b"a.jsonl".ljust(257, b"\0") + b"ustar" + b"\0" * 250 + LINE * 9
 LONG = texts("x" * (EDGE_BYTES + 1))
 MARK = b"\xef\xbb\xbf"
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -94,6 +96,22 @@ def test_a_compressed_shard_that_ends_before_its_first_byte_is_damaged_data(name
     assert (found.file.format, found.file.codec) == (Format.JSONL, Codec.GZIP)
 
 
+@pytest.mark.parametrize("name", ["a.json.gz", "part-00000.gz", "shard.gz"])
+@pytest.mark.parametrize("content", [b"br", b"broken\nbroken\n", b"{", b'"x"\n'])
+def test_a_compressed_shard_that_is_cut_off_before_it_tells_anything_is_damaged_data(name: str, content: bytes) -> None:
+    data = gzip.compress(content, mtime=0)[:-8] + gzip.compress(b"".join(texts(str(n)) for n in range(999)))[:40]
+    found = inspect(name, data)
+    assert found.file is not None, found.remark
+    assert found.file.format is Format.JSONL
+
+
+def test_members_of_a_byte_each_are_looked_at_in_no_time() -> None:
+    data = b"".join(gzip.compress(b"\n", 0, mtime=0) for _ in range(EDGE_BYTES)) + gzip.compress(LINE)
+    began = time.process_time()
+    assert inspect("shard.gz", data).file is not None
+    assert time.process_time() - began < 10
+
+
 def test_an_empty_part_has_no_records_and_is_not_worth_a_word() -> None:
     found = inspect("part-00005", b"")
     assert found.file is not None
@@ -155,6 +173,11 @@ def test_json_that_is_not_one_object_per_line_looks_like_data(document: str, nam
         ("part-00000", LINE.decode().encode("utf-16-be"), "in UTF-16: convert it to UTF-8"),
         ("a.json", b"\x93NUMPY\x01\0v\0" + b"\n\0\n" * 99, "binary, in no format that is supported"),
         ("part-00000", b"SEQ\x06\x19org.apache.hadoop" + b"\n" + LINE * 9, "not JSON Lines, Parquet or .txt"),
+        ("database", b"SQLite format 3\0\n" + b"x\0\n" * 9 + LINE, "binary, in no format that is supported"),
+        ("shards.tar", TAR, "not JSON Lines, Parquet or .txt"),
+        ("shards", TAR, "not JSON Lines, Parquet or .txt"),
+        ("shards.tar.gz", gzip.compress(TAR), "not JSON Lines, Parquet or .txt"),
+        ("shard.zst", b"(\xb5", "not JSON Lines, Parquet or .txt"),
         ("shard.gz", b"\x00\x01\x02" * 99, "binary, in no format that is supported"),
         ("a.jsonl.lz4", b"\x04\x22\x4d\x18" * 9, "compressed in a way that is not supported"),
         ("part-00000.json.snappy", b"\xff\x06\0\0sNaPpY", "compressed in a way that is not supported"),

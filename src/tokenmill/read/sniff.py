@@ -25,7 +25,7 @@ MAX_SCHEMA_BYTES = 64 << 20
 # Where the first 64 KiB leave open what a file is, this much is looked at: blank lines, broken ones, empty members.
 MOST_TEXT_BYTES = 1 << 20
 # A member may be empty, and a skippable frame of zstd has up to 4 GiB.
-MOST_COMPRESSED_BYTES = 8 << 20
+MOST_COMPRESSED_BYTES = 2 << 20
 
 
 class _NotAnInputError(Exception):
@@ -92,7 +92,7 @@ def _format(head: bytes, content: _Content, named: Named) -> tuple[Format, bytes
         text, whole = content.beginning(MOST_TEXT_BYTES)
         seen = look_at(text, whole)
         format_ = _by_content(seen, named)
-    return format_ or _by_name(seen, content.is_empty, named), text
+    return format_ or _by_name(seen, content, named), text
 
 
 def _begins_arrow_stream(head: bytes) -> bool:
@@ -117,31 +117,32 @@ def _by_content(seen: Evidence, named: Named) -> Format | None:
     return named.format
 
 
-def _by_name(seen: Evidence, is_empty: bool, named: Named) -> Format:
+def _by_name(seen: Evidence, content: _Content, named: Named) -> Format:
     """What a file is, or why it is not an input, by its name and whatever its lines tell."""
     hint = named.hint
-    is_called_data = hint.is_data or named.codec is not Codec.PLAIN
     if hint is Hint.OTHER:
         if named.is_out_of_reach:
             raise _NotAnInputError("compressed in a way that is not supported", looks_like_data=True)
-        raise _NotAnInputError(_is_not(seen))
-    if is_empty and not is_called_data:
+        raise _NotAnInputError(_is_not(seen), looks_like_data=seen.is_mostly_objects)  # which an archive may be
+    is_called_data = hint.is_data or named.codec is not Codec.PLAIN
+    looks_like_data = is_called_data or seen.objects > 0
+    if content.is_empty and not is_called_data:
         raise _NotAnInputError("empty")
     if seen.is_utf_16:
         raise _NotAnInputError("in UTF-16: convert it to UTF-8", looks_like_data=True)
     if seen.is_archive:
-        raise _NotAnInputError(_is_not(seen), looks_like_data=is_called_data)
+        raise _NotAnInputError(_is_not(seen), looks_like_data=looks_like_data)
     if seen.is_mostly_records and not (seen.is_binary and hint is Hint.NOTHING):
         return Format.JSONL
-    if seen.is_blank:
-        return Format.JSONL  # or cut off before its first byte
+    if seen.is_blank or content.is_broken:
+        return Format.JSONL  # cut off before it can be told what it is: that is damage, and the reader's to report
     if seen.is_one_value and (hint is Hint.JSON or seen.text.lstrip()[:1] in (b"{", b"[")):
         raise _NotAnInputError("JSON, but not one object per line", looks_like_data=True)
     if seen.is_binary and not (seen.records and hint.is_data):
-        raise _NotAnInputError("binary, in no format that is supported", looks_like_data=is_called_data)
+        raise _NotAnInputError("binary, in no format that is supported", looks_like_data=looks_like_data)
     if seen.records or hint.is_data:
         return Format.JSONL
-    raise _NotAnInputError(_is_not(seen))
+    raise _NotAnInputError(_is_not(seen), looks_like_data=content.codec is not named.codec)  # nor what its suffix says
 
 
 def _is_not(seen: Evidence) -> str:
@@ -155,6 +156,8 @@ class _Content:
 
     def __init__(self, source: Source, codec: Codec) -> None:
         self.is_empty = source.stat.size == 0
+        self.is_broken = False
+        self.codec = codec
         self._text = b""
         self._is_whole = False
         self._pieces = _plain(source) if codec is Codec.PLAIN else pieces(_Beginning(source), codec)
@@ -164,14 +167,15 @@ class _Content:
 
         A block of bzip2 gives nothing before all of its up to 900 kB are read, so it is the output that is bounded.
         """
-        held = [self._text]
+        held, count = [self._text], len(self._text)
         try:
-            while sum(map(len, held)) < size and not self._is_whole:
+            while count < size and not self._is_whole and not self.is_broken:
                 piece = next(self._pieces, None)
                 self._is_whole = piece is None
                 held.append(piece or b"")
+                count += len(held[-1])
         except BrokenStreamError:
-            pass
+            self.is_broken = True
         self._text = b"".join(held)
         return self._text[:size], self._is_whole and len(self._text) <= size
 
