@@ -45,15 +45,15 @@ RECORDS = [f"record {n}" for n in range(5)]
     ("options", "now", "said"),
     [
         ({}, RECORDS, None),
-        ({}, [*RECORDS, "more"], "1 documents of the source are not in the rows"),
+        ({}, [*RECORDS, "more"], "1 document of the source is not in the rows"),
         ({}, [*RECORDS, *["more"] * 70], "70 documents of the source are not in the rows"),
         ({}, RECORDS[:-1], "the rows hold documents that the source does not"),
         ({}, [], "the rows hold documents that the source does not"),
         ({}, ["", *RECORDS[1:]], "record 1 (from 0, of its part) of a.jsonl is not where it should be"),
         # The last document is left over, and counted as dropped.
         ({"tail": "drop", "seq_len": 12}, RECORDS, None),
-        ({"tail": "drop", "seq_len": 12}, [*RECORDS, "more"], "1 documents of the source are not in the rows"),
-        ({"tail": "drop", "seq_len": 12}, RECORDS[:-1], "1 documents that were dropped are not in the source"),
+        ({"tail": "drop", "seq_len": 12}, [*RECORDS, "more"], "1 document of the source is not in the rows"),
+        ({"tail": "drop", "seq_len": 12}, RECORDS[:-1], "1 document that was dropped is not in the source"),
     ],
 )
 def test_documents_that_are_missing_or_too_many_are_found_by_comparing_with_the_source(
@@ -129,11 +129,62 @@ def test_the_source_may_have_moved_but_not_changed(output: Path, job: Path, tmp_
     moved = tmp_path / "moved"
     shutil.move(job, moved)
     verdict = verify(output, against_source=3)
-    assert all("Name the folder of the inputs with --source" in f.what for f in verdict.faults)
-    assert not verdict.good
+    assert verdict.faults == []
+    assert (verdict.compared, verdict.uncompared, verdict.good) == (0, 3, False)
     assert verify(output, against_source=3, source=moved).good
     (moved / "c.jsonl").write_bytes(texts("other"))
     assert any("has changed since" in f.what for f in verify(output, against_source="all", source=moved).faults)
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "a file"])
+def test_sources_that_are_not_there_are_no_problem_of_the_output(output: Path, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "a file").write_text("")
+    verdict = verify(output, against_source="all", source=tmp_path / folder)
+    assert verdict.faults == []
+    assert verdict.absent == ["a.jsonl", "b.jsonl.gz", "c.jsonl"]
+    assert verdict.source == str(tmp_path / folder)
+    assert (verdict.compared, verdict.uncompared, verdict.documents) == (0, 21, 21)
+    assert not verdict.good, "nobody may take this for a comparison"
+    assert verify(output, source=tmp_path / folder).good
+
+
+@pytest.mark.parametrize("options", [{}, {"tail": "drop"}])
+@pytest.mark.parametrize("gone", ["a", "b", "c", "ab", "bc", "ac"])
+def test_what_is_there_of_the_sources_is_compared_also_of_one_unit(
+    inputs: Path, tmp_path: Path, run: Run, gone: str, options: dict[str, Any]
+) -> None:
+    for name in "abc":
+        (inputs / f"{name}.jsonl").write_bytes(texts(*(f"text {n} of {name}" for n in range(5))))
+    run(**options)
+    assert verify(tmp_path / "out", against_source="all").units == 1
+    for name in gone:
+        (inputs / f"{name}.jsonl").unlink()
+    verdict = verify(tmp_path / "out", against_source="all")
+    assert verdict.faults == []
+    assert verdict.good
+    assert verdict.absent == [f"{name}.jsonl" for name in gone]
+    assert verdict.compared + verdict.uncompared == verdict.documents
+    assert 4 * len(gone) <= verdict.uncompared <= 5 * len(gone)
+    some = [verify(tmp_path / "out", against_source=6, seed=seed) for seed in range(5)]
+    assert all(v.compared + v.uncompared == 6 and v.faults == [] for v in some)
+    assert any(v.uncompared for v in some)
+
+
+def test_a_wrong_token_is_found_though_other_sources_are_not_there(output: Path, inputs: Path, run: Run) -> None:
+    forge(output, "00001-0000", lambda a: a.__setitem__((0, 1), a[0, 1] + 1))
+    run(**OPTIONS)
+    (inputs / "c.jsonl").unlink()
+    verdict = verify(output, against_source="all")
+    (fault,) = verdict.faults
+    assert "of a.jsonl differs from its source" in fault.what
+    assert verdict.absent == ["c.jsonl"]
+
+
+def test_a_source_that_cannot_be_read_is_a_problem(output: Path, inputs: Path) -> None:
+    (inputs / "c.jsonl").unlink()
+    (inputs / "c.jsonl").symlink_to("c.jsonl")
+    (fault,) = verify(output, against_source="all").faults
+    assert "c.jsonl cannot be read: Too many levels of symbolic links. Unit 0000" in fault.what
 
 
 def test_every_changed_source_is_named_also_of_one_unit(inputs: Path, tmp_path: Path, run: Run) -> None:

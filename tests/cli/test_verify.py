@@ -32,6 +32,41 @@ def test_the_command_tells_its_verdict(output: Path, capsys: pytest.CaptureFixtu
     assert f"tokenmill run INPUT... {output} --redo 0" in said
 
 
+def test_sources_that_are_not_there_are_said_once_and_are_exit_code_2(
+    output: Path, inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["verify", str(output), "--against-source", "all", "--source", str(tmp_path / "nowhere")]
+    assert main(command) == 2
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == (
+        f"not compared: 20 documents, because 1 source file is not in {tmp_path / 'nowhere'}: a.jsonl. Name the folder "
+        "of the inputs with --source"
+    )
+    assert second.endswith("20 documents, no problem found, but nothing compared with its source")
+    assert main([*command, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["good"] is False
+    flip(output / "chunks/00000-0001.npy", -1)
+    assert main(command) == 1
+    assert "FAILED: 1 problem found" in capsys.readouterr().out
+    assert main(["verify", str(output), "--source", str(inputs)]) == 1
+    assert "warning: --source is of no use without --against-source" in capsys.readouterr().err
+
+
+def test_some_sources_that_are_not_there_are_said_and_many_are_counted(
+    inputs: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(20):
+        (inputs / f"{number:02}.jsonl").write_bytes(texts("text"))
+    output = run().output
+    for number in range(16):
+        (inputs / f"{number:02}.jsonl").unlink()
+    assert main(["verify", str(output), "--against-source", "all"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert f"16 documents, because 16 source files are not in {inputs}: 00.jsonl, " in first
+    assert "04.jsonl and 11 more. " in first
+    assert "20 documents (4 compared with their source), no problem found" in second
+
+
 def test_the_verdict_can_be_had_as_json(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(output), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

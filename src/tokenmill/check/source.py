@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 import numpy as np
@@ -13,7 +13,7 @@ from tokenmill.config import Eos, ReadOptions, SpecialTokens
 from tokenmill.encode import load_encoder
 from tokenmill.encode.resolve import read_tokenizer
 from tokenmill.encode.special import ForgeryFinder, SpecialTokenFinder
-from tokenmill.messages import printable
+from tokenmill.messages import counted, printable
 from tokenmill.output import layout
 from tokenmill.output.open import Output
 from tokenmill.output.schema import Receipt
@@ -23,6 +23,9 @@ from tokenmill.records import InputFile, Part, TokenIds, Unit
 from tokenmill.storage.base import Reading
 
 BATCH = 64
+
+_Document = tuple[int, int, TokenIds]
+"""File, record and tokens."""
 
 
 class SourceChecker:
@@ -44,11 +47,34 @@ class SourceChecker:
         self._special = SpecialTokenFinder(self._tokenizer.special)
         self._forgeries = ForgeryFinder(self._tokenizer.reserved, self._tokenizer.vocab_size)
         self.compared = 0
+        self.uncompared = 0
+        """Documents whose source is not there."""
+        self.absent: dict[str, None] = {}
+        """Sources that are not there, by name, in their order."""
 
-    def changed(self, unit: Unit, receipt: Receipt) -> Iterator[Fault]:
+    def find_absent(self, unit: Unit, receipt: Receipt) -> frozenset[int]:
+        """The files of a unit that are not there: nothing can be said of their documents, for better or worse."""
+        found = {
+            part.file: file.name
+            for part, file in zip(unit.parts, unit.files, strict=True)
+            if part.file not in receipt.missing and not self._is_there(file)
+        }
+        self.absent |= dict.fromkeys(found.values())
+        return frozenset(found)
+
+    def _is_there(self, file: InputFile) -> bool:
+        try:
+            self._inputs.open(file.name).close()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            pass  # it is there, but cannot be read: this is a problem, see below
+        return True
+
+    def changed(self, unit: Unit, without: Collection[int]) -> Iterator[Fault]:
         """The sources of a unit that are not what was tokenized; with one of them it cannot be compared."""
         for part, file in zip(unit.parts, unit.files, strict=True):
-            if part.file not in receipt.missing and (problem := self._change(file)):
+            if part.file not in without and (problem := self._change(file)):
                 yield Fault(f"{problem}. Unit {unit.name} is not compared with its source")
 
     def _change(self, file: InputFile) -> str | None:
@@ -58,14 +84,13 @@ class SourceChecker:
             with self._inputs.open(file.name) as source:
                 same = is_as_planned(source, file)
         except OSError as error:
-            hint = "Name the folder of the inputs with --source"
-            return f"the source {where} cannot be read: {error.strerror}. {hint}"
+            return f"the source {where} cannot be read: {error.strerror}"
         return None if same else f"the source {where} is not the file that was tokenized: it has changed since"
 
-    def check_all(self, unit: Unit, receipt: Receipt) -> Iterator[Fault]:
-        """Every document of the unit, in order, and that none is missing or too many."""
-        stored = self._documents(receipt)
-        texts = self._texts(unit, receipt)
+    def check_all(self, unit: Unit, receipt: Receipt, absent: Collection[int] = ()) -> Iterator[Fault]:
+        """Every document of the unit, except for those of files that are absent, and that none is missing or extra."""
+        stored = self._present(self._documents(receipt), absent)
+        texts = self._texts(unit, {*receipt.missing, *absent})
         surplus = 0
         while batch := list(islice(texts, BATCH)):
             for (file, record, _), wanted in zip(batch, self._encode([t for _, _, t in batch]), strict=True):
@@ -81,26 +106,37 @@ class SourceChecker:
                 yield from self._compare(unit, file, record, found[2], wanted)
         lost = surplus - receipt.ledger.dropped_documents
         if lost > 0:
-            yield Fault(f"unit {unit.name}: {lost:,} documents of the source are not in the rows", unit.index)
-        if lost < 0:
-            yield Fault(f"unit {unit.name}: {-lost:,} documents that were dropped are not in the source", unit.index)
+            what = counted(lost, "document of the source is", "documents of the source are")
+            yield Fault(f"unit {unit.name}: {what} not in the rows", unit.index)
+        if lost < 0 and not absent:
+            what = counted(-lost, "document that was dropped is", "documents that were dropped are")
+            yield Fault(f"unit {unit.name}: {what} not in the source", unit.index)
         if next(stored, None) is not None:
             yield Fault(f"unit {unit.name}: the rows hold documents that the source does not", unit.index)
 
-    def check_some(self, unit: Unit, receipt: Receipt, places: list[int]) -> Iterator[Fault]:
-        """The documents at these places of the unit."""
+    def check_some(
+        self, unit: Unit, receipt: Receipt, places: list[int], absent: Collection[int] = ()
+    ) -> Iterator[Fault]:
+        """The documents at these places of the unit, except for those of files that are absent."""
         chosen = set(places)
-        documents = enumerate(self._documents(receipt))
-        wanted = {(file, record): tokens for place, (file, record, tokens) in documents if place in chosen}
-        texts = ((f, r, t) for f, r, t in self._texts(unit, receipt) if (f, r) in wanted)
+        documents = (found for place, found in enumerate(self._documents(receipt)) if place in chosen)
+        wanted = {(file, record): tokens for file, record, tokens in self._present(documents, absent)}
+        texts = ((f, r, t) for f, r, t in self._texts(unit, {*receipt.missing, *absent}) if (f, r) in wanted)
         while wanted and (batch := list(islice(texts, min(BATCH, len(wanted))))):
             for (file, record, _), ids in zip(batch, self._encode([t for _, _, t in batch]), strict=True):
                 yield from self._compare(unit, file, record, wanted.pop((file, record)), ids)
         for file, record in wanted:
             yield self._fault(unit, file, record, "is in the rows, but not in the source")
 
-    def _documents(self, receipt: Receipt) -> Iterator[tuple[int, int, TokenIds]]:
+    def _documents(self, receipt: Receipt) -> Iterator[_Document]:
         return self._output.documents((c.name, c.tokens) for c in receipt.chunks)
+
+    def _present(self, documents: Iterator[_Document], absent: Collection[int]) -> Iterator[_Document]:
+        for document in documents:
+            if document[0] in absent:
+                self.uncompared += 1
+            else:
+                yield document
 
     def _compare(self, unit: Unit, file: int, record: int, found: TokenIds, wanted: TokenIds) -> Iterator[Fault]:
         self.compared += 1
@@ -123,10 +159,10 @@ class SourceChecker:
                 encoded[index] = encoded[index][:0]
         return encoded
 
-    def _texts(self, unit: Unit, receipt: Receipt) -> Iterator[tuple[int, int, str]]:
-        """File, record and text of all that the source of a unit has to say."""
+    def _texts(self, unit: Unit, without: Collection[int]) -> Iterator[tuple[int, int, str]]:
+        """File, record and text of all that the source of a unit has to say, without some files."""
         for part, file in zip(unit.parts, unit.files, strict=True):
-            if part.file not in receipt.missing:
+            if part.file not in without:
                 yield from self._part_texts(part, file)
                 self._progress(file.size if part.end is None else unit.size)
 

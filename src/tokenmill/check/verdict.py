@@ -28,10 +28,17 @@ class Verdict:
     documents: int = 0
     compared: int = 0
     """Documents that were compared with their source."""
+    uncompared: int = 0
+    """Documents that were to be compared, but their source is not there."""
+    absent: list[str] = field(default_factory=list)
+    """The sources that are not there."""
+    source: str = ""
+    """Where they were looked for."""
 
     @property
     def good(self) -> bool:
-        return not self.found
+        """Whether everything that was looked at is right; not if all of the sources that were asked for are absent."""
+        return not self.found and not (self.uncompared and not self.compared)
 
     def add(self, fault: Fault) -> None:
         self.found += 1

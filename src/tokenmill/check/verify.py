@@ -126,7 +126,8 @@ def _check_source(
         with tally.step(unit.size):
             for fault in _compare(checker, unit, receipt, places):
                 verdict.add(fault)
-    verdict.compared = checker.compared
+    verdict.compared, verdict.uncompared = checker.compared, checker.uncompared
+    verdict.absent, verdict.source = [*checker.absent], inputs.describe()
 
 
 def _chosen(sample: _Sample, receipts: list[Receipt | None]) -> dict[int, list[int] | None]:
@@ -136,11 +137,15 @@ def _chosen(sample: _Sample, receipts: list[Receipt | None]) -> dict[int, list[i
 
 
 def _compare(checker: SourceChecker, unit: Unit, receipt: Receipt, places: list[int] | None) -> Iterator[Fault]:
-    if changed := list(checker.changed(unit, receipt)):
+    absent = checker.find_absent(unit, receipt)
+    if changed := list(checker.changed(unit, {*receipt.missing, *absent})):
         yield from changed
         return
     try:
-        yield from checker.check_all(unit, receipt) if places is None else checker.check_some(unit, receipt, places)
+        if places is None:
+            yield from checker.check_all(unit, receipt, absent)
+        else:
+            yield from checker.check_some(unit, receipt, places, absent)
     except (OSError, ValueError) as error:
         yield Fault(f"unit {unit.name} cannot be compared with its source: {error}", unit.index)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +16,9 @@ from tokenmill.errors import ConfigError
 if TYPE_CHECKING:
     from tokenmill.check.verdict import Verdict
 
+log = logging.getLogger("tokenmill")
+
+_MOST_NAMED = 5
 _EPILOG = """\
 examples:
   tokenmill verify tokenized/                            metadata, checksums, ids, document boundaries, foreign files
@@ -24,7 +28,7 @@ examples:
 exit codes:
   0    everything that was looked at is right
   1    it is not, or input is missing or damaged: every problem is named, with what to do
-  2    wrong usage, or not a tokenmill output directory
+  2    wrong usage, or not a tokenmill output directory, or none of the sources to compare with is there
   130  interrupted
 """
 
@@ -52,6 +56,8 @@ def execute(args: argparse.Namespace) -> int:
     from tokenmill.check.verify import verify
 
     against = _against(args.against_source)
+    if args.source and not against:
+        log.warning("--source is of no use without --against-source")
     with byte_progress(args, "verifying") as progress:
         verdict = verify(args.output, against_source=against, source=args.source, seed=args.seed, progress=progress)
     with result_on_stdout() if args.json else summary_on_stdout():
@@ -59,7 +65,19 @@ def execute(args: argparse.Namespace) -> int:
             print(json.dumps({"good": verdict.good, **asdict(verdict)}))
         else:
             _print(args, verdict)
-    return 0 if verdict.good else 1
+    return 0 if verdict.good else 1 if verdict.found else 2
+
+
+def _describe_absent(verdict: Verdict) -> str:
+    from tokenmill.messages import counted, printable
+
+    files = counted(len(verdict.absent), "source file is", "source files are")
+    names = ", ".join(printable(name) for name in verdict.absent[:_MOST_NAMED])
+    more = f" and {len(verdict.absent) - _MOST_NAMED:,} more" if len(verdict.absent) > _MOST_NAMED else ""
+    return (
+        f"not compared: {counted(verdict.uncompared, 'document')}, because {files} not in {verdict.source}: "
+        f"{names}{more}. Name the folder of the inputs with --source"
+    )
 
 
 def _against(text: str) -> int | Literal["all"]:
@@ -80,12 +98,16 @@ def _print(args: argparse.Namespace, verdict: Verdict) -> None:
         print(f"problem: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))
     if verdict.found > len(verdict.faults):
         print(f"… and {verdict.found - len(verdict.faults):,} more problems")
+    if verdict.absent:
+        print(_describe_absent(verdict))
     nouns = ("unit", "chunk", "row", "token", "document")
     looked = ", ".join(counted(getattr(verdict, f"{noun}s"), noun) for noun in nouns)
     if verdict.compared:
         looked += f" ({verdict.compared:,} compared with their source)"
-    if verdict.good:
-        print(f"verified: {looked}, no problem found")
+    if not verdict.found:
+        print(
+            f"verified: {looked}, no problem found" + ("" if verdict.good else ", but nothing compared with its source")
+        )
         return
     print(f"FAILED: {counted(verdict.found, 'problem')} found in {looked}")
     if units := verdict.units_to_redo():
