@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import texts
 from tests.support.processes import PROJECT
+from tests.support.tokenizers import unigram_json
 from tokenmill.benchmark import report
 from tokenmill.benchmark import run_benchmark as benchmarking
 from tokenmill.benchmark.generate import write_corpus
@@ -37,12 +39,12 @@ def test_the_guides_table_is_printed_and_ends_with_a_command() -> None:
     assert "all of these gave the same ids" in lines[0]
     assert lines[1].split()[:8] == ["Method", "Time", "(s)", "Docs/sec", "Tokens/sec", "Speedup", "MB/s", "Peak"]
     table = {line.split()[0]: line for line in lines[2:] if "x " in line}
-    ways = ["single_{}", "batch_{}_32", "batch_{}_64", "batch_{}_100", "batch_{}_256"]
-    methods = {way.format(library) for library in ("fast", "fastokens") for way in ways}
+    ways = ["{}_single", "{}_batch_32", "{}_batch_64", "{}_batch_100", "{}_batch_256"]
+    methods = {way.format(library) for library in ("huggingface", "fastokens") for way in ways}
     assert methods <= table.keys()
-    assert " 1.0x " in table["single_fast"]
+    assert " 1.0x " in table["huggingface_single"]
     assert "tokenmill run INPUT OUTPUT --engine auto --num-workers" in said.stdout
-    assert f"tokenmill: 1 of {len(table)}: single_fast\n" in said.stderr
+    assert f"tokenmill: 1 of {len(table)}: huggingface_single\n" in said.stderr
 
 
 @pytest.mark.usefixtures("too_short_to_tell")
@@ -134,14 +136,14 @@ def let_differ(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
 def test_methods_that_disagree_are_named_and_not_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    let_differ(monkeypatch, "batch_fastokens_64")
+    let_differ(monkeypatch, "fastokens_batch_64")
     assert main(["benchmark", "--num-docs", "2", "--repeat", "1", "--quiet"]) == 1
     *table, _ = capsys.readouterr().out.split("recommendation")
-    assert "skipped, because their ids differ from those of single_fast: batch_fastokens_64\n" in table[0]
-    assert table[0].count("batch_fastokens_64") == 1
+    assert "skipped, because their ids differ from those of huggingface_single: fastokens_batch_64\n" in table[0]
+    assert table[0].count("fastokens_batch_64") == 1
 
 
-@pytest.mark.parametrize("odd", ["batch_fastokens_100", "fastokens"])
+@pytest.mark.parametrize("odd", ["fastokens_batch_100", "fastokens"])
 def test_without_batches_to_compare_the_size_goes_by_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], odd: str
 ) -> None:
@@ -165,3 +167,35 @@ def test_what_cannot_be_read_is_no_matter_of_speed(inputs: Path, capsys: pytest.
     said = capsys.readouterr().out
     assert "51 documents, " in said  # fifty good lines, and the first row of c.parquet
     assert f"tokenmill run '{folder}' OUTPUT --text-field body --engine auto" in said
+
+
+@pytest.mark.usefixtures("too_short_to_tell")
+def test_a_tokenizer_that_fastokens_refuses_is_measured_without_it(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = tmp_path / "unigram.json"
+    tokenizer.write_text(json.dumps(unigram_json()))
+    (inputs / "a.jsonl").write_bytes(texts(*(f"text number {n}" for n in range(20))))
+    command = ["benchmark", "--input", str(inputs), "--tokenizer", str(tokenizer), "--repeat", "1"]
+    assert main([*command, "--num-docs", "5", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "huggingface_batch_32" in said
+    assert "fastokens_batch_32" not in said
+    assert "fastokens cannot use this tokenizer: ValueError: normalizer error" in said
+    assert "batches of 32, 64, 100, 256" in said
+    result = tmp_path / "result.json"
+    assert main([*command, "--engines", "streaming", "--quiet", "--json", str(result)]) == 0
+    found = json.loads(result.read_text())
+    assert found["engines"][0]["documents"] == 20
+    assert found["limit_cpu_seconds"]["encode"] > 0
+    assert found["libraries_that_refuse"].keys() == {"fastokens"}
+    assert "batch size by rule: fastokens cannot use this tokenizer" in capsys.readouterr().out
+
+
+def test_a_tokenizer_that_no_library_can_use_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = Measured(seconds=1.0, peak_memory=1, output=json.dumps({"problem": "ValueError: no"}))
+    monkeypatch.setattr(benchmarking, "measure", lambda *_: refused)
+    assert main(["benchmark", "--num-docs", "2", "--repeat", "1", "--quiet"]) == 1
+    assert "error: no library can use this tokenizer: ValueError: no; ValueError: no" in capsys.readouterr().err

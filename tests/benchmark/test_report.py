@@ -25,7 +25,7 @@ def contender(name: str, workers: int, seconds: float, memory: int) -> Contender
 
 def report(**changes: Any) -> Report:
     methods = [
-        Method(name=f"batch_fastokens_{n}", documents=10, text_bytes=1, seconds=[s, s * 1.01, s * 1.02], tokens=1)
+        Method(name=f"fastokens_batch_{n}", documents=10, text_bytes=1, seconds=[s, s * 1.01, s * 1.02], tokens=1)
         for n, s in changes.pop("batches", {32: 1.0, 100: 1.01, 256: 0.99}).items()
     ]
     values: dict[str, Any] = {"cores": 2, "inputs": ("shards",), "generated": False, "methods": methods}
@@ -56,6 +56,16 @@ def test_the_ratio_to_the_limit_counts_the_cores_in_use() -> None:
     assert found.to_limit(contender("streaming", 1, 5.0, 1)) == pytest.approx(1.25)
     assert found.to_limit(contender("ultra", 2, 5.0, 1)) == pytest.approx(2.5)
     assert found.to_limit(contender("ultra", 8, 5.0, 1)) == pytest.approx(2.5)  # there are but two
+
+
+def test_columns_say_what_their_figures_are() -> None:
+    engines = [contender("ultra", 2, 4.0, 900), contender("streaming", 1, 2.0, 100)]
+    said = list(report(engines=engines, limit={"encode": 4.0}).lines())
+    head = next(line for line in said if line.startswith("Engine"))
+    assert head.endswith("x limit       Spread")
+    rows = {line.split()[0]: line for line in said if line.startswith(("ultra", "streaming"))}
+    first = next(line for line in said if line.startswith("ultra"))
+    assert first.endswith("   2.00  4.00-4.80 s"), rows
 
 
 def test_peers_that_are_absent_or_fail_are_named() -> None:

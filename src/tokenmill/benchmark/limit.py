@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from tokenmill.config import Config
-from tokenmill.encode import load_encoder, resolve_tokenizer
+from tokenmill.encode import build_encoder, resolve_tokenizer
 from tokenmill.plan.make import make_plan
 from tokenmill.read.corpus import Corpus
 from tokenmill.read.decompress import BrokenStreamError, pieces
@@ -38,7 +38,7 @@ class Limit:
 
     def __init__(self, config: Config, out: BinaryIO) -> None:
         self._tokenizer = resolve_tokenizer(config)
-        self._encoder = load_encoder(self._tokenizer, "fastokens", config.special_tokens_in_text)
+        self._encoder = build_encoder(self._tokenizer, config.encoder, config.special_tokens_in_text)
         self._field = config.text_field
         self._picker = Picker(config.text_field)
         self._out = out

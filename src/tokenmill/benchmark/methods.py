@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,20 +20,26 @@ import xxhash
 from tokenmill.engines.machine import peak_memory
 
 BATCHES = (32, 64, 100, 256)
+REFERENCE, FASTOKENS = "huggingface", "fastokens"
 
 Encode = Callable[[list[str]], list[Sequence[int]]]
 
 
 def method_names() -> list[str]:
     """All methods, the guide's first; what a library is missing for is left out."""
-    libraries = ["fast", "fastokens"] + (["gigatoken"] if importlib.util.find_spec("gigatoken") else [])
-    return [name for library in libraries for name in (f"single_{library}", *(f"batch_{library}_{n}" for n in BATCHES))]
+    libraries = [REFERENCE, FASTOKENS] + (["gigatoken"] if importlib.util.find_spec("gigatoken") else [])
+    return [name for library in libraries for name in (f"{library}_single", *(f"{library}_batch_{n}" for n in BATCHES))]
+
+
+def library_of(method: str) -> str:
+    """As in library_of("huggingface_batch_32"), which is huggingface."""
+    return method.split("_")[0]
 
 
 def _load(library: str, tokenizer: str) -> Encode:
-    if library == "fast":
+    if library == REFERENCE:
         return _huggingface(tokenizer)
-    if library == "fastokens":
+    if library == FASTOKENS:
         return _fastokens(tokenizer)
     return _gigatoken(tokenizer)
 
@@ -70,15 +75,14 @@ def _gigatoken(path: str) -> Encode:
 
 def run_method(method: str, texts: list[str], tokenizer: str) -> dict[str, Any]:
     """Encode all texts once: seconds, tokens, and a digest of the ids."""
-    form, library, size = re.fullmatch(r"(single|batch)_([a-z]+?)(?:_(\d+))?", method).groups()  # type: ignore[union-attr]
-    count = int(size or 1)
+    library, _, size = f"{method}_1".split("_")[:3]  # huggingface_single is a batch of one
+    count = int(size)
     encode = _load(library, tokenizer)
     found: list[Sequence[int]] = []
     start = time.perf_counter()
     for i in range(0, len(texts), count):
         found += encode(texts[i : i + count])
     seconds = time.perf_counter() - start
-    assert form == "batch" or count == 1
     return {"seconds": seconds, "tokens": sum(map(len, found)), "digest": _digest(found)}
 
 
@@ -93,8 +97,14 @@ def _digest(documents: list[Sequence[int]]) -> str:
 
 def main() -> None:
     method, texts, tokenizer = sys.argv[1:]
-    result = run_method(method, json.loads(Path(texts).read_bytes()), tokenizer)
-    print(json.dumps({**result, "peak_memory": peak_memory()}))
+    documents = json.loads(Path(texts).read_bytes())
+    try:
+        result = {**run_method(method, documents, tokenizer), "peak_memory": peak_memory()}
+    except BaseException as error:  # a library may panic, which is not an Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        result = {"problem": f"{type(error).__name__}: {error}"}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

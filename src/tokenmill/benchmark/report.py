@@ -14,11 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tokenmill.benchmark.methods import FASTOKENS, REFERENCE
 from tokenmill.benchmark.runs import Contender
 from tokenmill.engines.machine import default_workers, machine_memory
-from tokenmill.messages import aligned, counted, size
+from tokenmill.messages import aligned, counted, printable, size
 
 LIBRARIES = ("tokenmill", "fastokens", "tokenizers", "gigatoken", "isal", "msgspec", "numpy", "pyarrow")
+_BASE = f"{REFERENCE}_single"
 SAME = 1.05  # a difference that a shared machine makes by itself
 SAME_BATCH = 1.15  # in the fraction of a second that a thousand documents take, more
 LEAST_SECONDS = 2.0  # of which start-up is a third
@@ -58,6 +60,8 @@ class Report:
     methods: list[Method] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
     """Methods that gave other ids than the first, whose speed is therefore not compared."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Libraries that cannot use this tokenizer, and why."""
     limit: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the bare kernels, by stage."""
     engines: list[Contender] = field(default_factory=list)
@@ -81,6 +85,7 @@ class Report:
             "versions": dict(_versions()),
             "methods": [asdict(m) for m in self.methods],
             "methods_with_other_ids": self.differing,
+            "libraries_that_refuse": self.refused,
             "limit_cpu_seconds": self.limit,
             "engines": [{**asdict(c), "to_limit": round(self.to_limit(c), 3)} for c in self.engines],
             "peers": [asdict(c) for c in self.peers],
@@ -90,9 +95,11 @@ class Report:
 
     def lines(self) -> Iterable[str]:
         """The report as text."""
-        full = any(m.name == "single_fast" for m in self.methods)
+        full = any(m.name == _BASE for m in self.methods)
         if full:
             yield from _method_table(self.methods)
+        for library, problem in self.refused.items():
+            yield f"{library} cannot use this tokenizer: {printable(problem)}"
         if self.differing:
             yield f"skipped, because their ids differ from those of {self.methods[0].name}: {', '.join(self.differing)}"
         if self.engines:
@@ -113,10 +120,10 @@ class Report:
         )
         kernels = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.limit.items())
         yield f"limit: {cpu:.2f} s of CPU in the bare kernels ({kernels}), divided by the cores in use"
-        head = ("Engine", "Workers", "Time (s)", "Docs/sec", "Tokens/sec", "MB/s", "Peak memory", "To limit", "Spread")
+        head = ("Engine", "Workers", "Time (s)", "Docs/sec", "Tokens/sec", "MB/s", "Peak memory", "x limit", "Spread")
         rows: list[tuple[str, ...]] = [head]
         for c in self.engines:
-            rows.append((*_rates(c), f"{self.to_limit(c):.2f}x", _spread(c.seconds)))
+            rows.append((*_rates(c), f"{self.to_limit(c):.2f}", _spread(c.seconds)))
         done = [p for p in self.peers if p.seconds]
         best = max((c for c in self.engines), key=lambda c: 1 / c.best)
         for c in done:
@@ -159,9 +166,11 @@ class Report:
         ]
 
     def _batch_size(self) -> tuple[int, str]:
-        found = {int(m.name.split("_")[-1]): m for m in self.methods if m.name.startswith("batch_fastokens")}
+        library = REFERENCE if FASTOKENS in self.refused else FASTOKENS
+        found = {int(m.name.split("_")[-1]): m for m in self.methods if m.name.startswith(f"{library}_batch_")}
         if 100 not in found:
-            return 100, "batch size by rule: fastokens gave other ids"
+            why = "cannot use this tokenizer" if FASTOKENS in self.refused else "gave other ids"
+            return 100, f"batch size by rule: {FASTOKENS} {why}"
         batches = {n: m.median for n, m in found.items()}
         best = min(batches, key=lambda n: batches[n])
         # Clearly faster, every time, and more than once or twice.
@@ -173,7 +182,7 @@ class Report:
 
 def _method_table(methods: list[Method]) -> Iterable[str]:
     first = methods[0]
-    base = next(m.median for m in methods if m.name == "single_fast")
+    base = next(m.median for m in methods if m.name == _BASE)
     yield (
         f"{first.documents:,} documents, {size(first.text_bytes)}, {first.tokens:,} tokens, "
         f"{first.text_bytes / first.tokens:.2f} bytes per token; all of these gave the same ids"
@@ -200,7 +209,7 @@ def _times(ratio: float) -> str:
 
 
 def _spread(seconds: list[float]) -> str:
-    return f"{min(seconds):.2f}-{max(seconds):.2f}" if len(seconds) > 1 else "once"
+    return f"{min(seconds):.2f}-{max(seconds):.2f} s" if len(seconds) > 1 else "once"
 
 
 def describe_machine() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from tokenmill.benchmark.generate import Generator, write_corpus
-from tokenmill.benchmark.methods import method_names
+from tokenmill.benchmark.methods import FASTOKENS, library_of, method_names
 from tokenmill.benchmark.peers import (
     PEERS,
     compare,
@@ -27,7 +27,7 @@ from tokenmill.benchmark.peers import (
 from tokenmill.benchmark.report import Method, Report
 from tokenmill.benchmark.runs import Contender, measure, python, run_engine
 from tokenmill.config import DEFAULT_TOKENIZER, Config
-from tokenmill.encode import Tokenizer, load_encoder, resolve_tokenizer
+from tokenmill.encode import Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.engines.machine import available_cores
 from tokenmill.engines.registry import engine_class
 from tokenmill.errors import BenchmarkError
@@ -74,7 +74,7 @@ class Benchmark:
     def methods(self) -> list[str]:
         """All of them, or what it takes to recommend a batch size."""
         names = method_names()
-        return names if self.num_docs else [n for n in names if n.startswith("batch_fastokens")]
+        return names if self.num_docs else [n for n in names if n.startswith(f"{FASTOKENS}_batch_")]
 
 
 def run_benchmark(options: Benchmark, tell: Tell) -> Report:
@@ -118,7 +118,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def _stripped(config: Config, tokenizer: Tokenizer) -> Counter[bytes]:
-    encoder = load_encoder(tokenizer, "fastokens", config.special_tokens_in_text)
+    encoder = build_encoder(tokenizer, config.encoder, config.special_tokens_in_text)
     return digests_of_stripped(_texts(config), encoder)
 
 
@@ -147,10 +147,20 @@ def _measure_methods(options: Benchmark, texts: list[str], work: Path, report: R
     for _ in range(options.repeat):
         for method in methods:
             tell(method.name)
+            if (library := library_of(method.name)) in report.refused:
+                continue
             command = python("-m", "tokenmill.benchmark.methods", method.name, str(path), str(work / "tokenizer.json"))
-            method.add(json.loads(measure(command, work / "methods.log").output))
-    report.methods = [m for m in methods if m.digest == methods[0].digest]
-    report.differing = [m.name for m in methods if m.digest != methods[0].digest]
+            found = json.loads(measure(command, work / "methods.log").output)
+            if "problem" in found:
+                report.refused[library] = found["problem"]
+            else:
+                method.add(found)
+    usable = [m for m in methods if library_of(m.name) not in report.refused]
+    if options.num_docs and not usable:
+        raise BenchmarkError(f"no library can use this tokenizer: {'; '.join(report.refused.values())}")
+    reference = usable[0].digest if usable else ""
+    report.methods = [m for m in usable if m.digest == reference]
+    report.differing = [m.name for m in usable if m.digest != reference]
 
 
 def _measure_engines(options: Benchmark, config: Config, work: Path, report: Report, tell: Tell) -> None:
