@@ -41,6 +41,17 @@ def test_the_end_of_a_run_is_a_table(job: list[str], capsys: pytest.CaptureFixtu
     assert table["output"].endswith(f" kB in {job[2]}")
 
 
+def test_a_continuation_with_nothing_left_to_do_has_no_rate(
+    job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*job, "--quiet"]) == 0
+    (tmp_path / "out" / "manifest.json").unlink()
+    assert main(job) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first == "complete"
+    assert [row[:24].rstrip() for row in rows][-3:] == ["output", "time", "peak memory"]
+
+
 def on_a_terminal(arguments: list[str], columns: int = 120) -> tuple[int, bytes]:
     """The exit code, and what a pseudo terminal was sent."""
     parent, child = pty.openpty()

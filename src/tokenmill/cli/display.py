@@ -127,16 +127,10 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
         dropped = f"{ledger.dropped_tokens:,} tokens; {ledger.dropped_documents:,} documents are truncated"
         rows.insert(-2, ("dropped", dropped))
     if not result.already_complete:
-        rates = meter.rates()
-        rows += [
-            ("time", f"{meter.seconds:.1f} s"),
-            (
-                "rate",
-                f"{rates['documents']:,.0f} documents/s, {rates['tokens']:,.0f} tokens/s, "
-                f"{rates['text_bytes'] / 1e6:,.1f} MB/s of text",
-            ),
-            ("peak memory", size(meter.peak_memory)),
-        ]
+        rows.append(("time", f"{meter.seconds:.1f} s"))
+        if not meter.is_idle:
+            rows.append(("rate", _rate(meter)))
+        rows.append(("peak memory", size(meter.peak_memory)))
     return rows
 
 
@@ -146,3 +140,11 @@ def _files(result: RunResult) -> str:
     counts = ((len(result.missing), "missing"), (len(result.damaged), "damaged"))
     notes = [*(f"{count:,} {what}" for count, what in counts if count), *([skipped] if skipped else [])]
     return f"{result.files:,}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _rate(meter: Meter) -> str:
+    rates = meter.rates()
+    return (
+        f"{rates['documents']:,.0f} documents/s, {rates['tokens']:,.0f} tokens/s, "
+        f"{rates['text_bytes'] / 1e6:,.1f} MB/s of text"
+    )

@@ -67,20 +67,21 @@ def execute(args: argparse.Namespace) -> int:
 
 def _lines(stats: Stats, most: int) -> Iterator[str]:
     from tokenmill.cli.show import visible
-    from tokenmill.messages import aligned, printable
+    from tokenmill.messages import aligned, counted, printable
 
     ledger = stats.ledger
-    yield f"{ledger.documents:,} documents, {ledger.tokens:,} tokens, {ledger.rows:,} rows"
-    padding = 100 * stats.padding_share
-    yield f"{stats.bytes_per_token:.2f} bytes per token, {padding:.3f} % padding, {ledger.empty:,} empty documents"
+    tokens = f"{counted(ledger.tokens, 'token')} (+ {counted(ledger.separators, 'separator')})"
+    yield f"{counted(ledger.documents, 'document')}, {tokens}, {counted(ledger.rows, 'row')}"
+    padding, empty = 100 * stats.padding_share, counted(ledger.empty, "empty document")
+    yield f"{stats.bytes_per_token:.2f} bytes per token, {padding:.3f} % padding, {empty}"
     yield ""
     rows = [("file", "documents", "tokens", "tokens per document")]
     by_tokens = sorted(stats.by_file.items(), key=lambda item: -item[1][1])
-    for name, (documents, tokens) in by_tokens[:most]:
-        rows.append((printable(name), f"{documents:,}", f"{tokens:,}", f"{tokens / documents:,.1f}"))
+    for name, (documents, count) in by_tokens[:most]:
+        rows.append((printable(name), f"{documents:,}", f"{count:,}", f"{count / documents:,.1f}"))
     yield from aligned(rows)
     if len(by_tokens) > most:
-        yield f"… and {len(by_tokens) - most:,} more files (--files, --json)"
+        yield f"… and {counted(len(by_tokens) - most, 'more file')} (--files, --json)"
     yield ""
     yield "tokens per document, separators included"
     yield from _histogram(stats.lengths)

@@ -28,7 +28,7 @@ class Stats:
 
     ledger: Ledger
     by_file: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """File -> documents, tokens."""
+    """File -> documents, tokens without separators."""
     lengths: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     """How many documents have 2^n to 2^(n+1) - 1 tokens, separators included."""
     frequent: list[tuple[int, str, int]] = field(default_factory=list)
@@ -66,6 +66,9 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
                 progress(done, total)
             sidecar = found.sidecar(chunk.name)
             carried = _count_documents(stats, sidecar, committed_unit.unit.names, carried, len(tokens))
+    separators = sum(token is not None for token in (job.tokenizer.bos_id, job.tokenizer.eos_id))
+    for name, (documents, with_separators) in stats.by_file.items():
+        stats.by_file[name] = (documents, with_separators - documents * separators)
     stats.frequent = _frequent(counts, Decoder(found.tokenizer(), found.storage.describe(layout.TOKENIZER)))
     return stats
 

@@ -85,6 +85,11 @@ class Meter:
         self.peak_memory = max(self.peak_memory, now)
         return now
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether this run has done nothing yet, which has no rate."""
+        return self._counts() == self._before
+
     def elapsed(self) -> float:
         return self.seconds if self._started is None else time.monotonic() - self._started
 

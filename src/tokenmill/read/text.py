@@ -89,9 +89,7 @@ class TextBlock(Block):
             result.empty += 1
 
 
-def _reject(
-    reason: Reason, detail: str, data: bytes | memoryview, offset: int = 0, loss: Loss = NO_LOSS
-) -> Reject:
+def _reject(reason: Reason, detail: str, data: bytes | memoryview, offset: int = 0, loss: Loss = NO_LOSS) -> Reject:
     head = bytes(data[:PREVIEW_BYTES])
     return Reject(record=0, offset=offset, reason=reason, detail=detail, head=head, loss=loss)
 
