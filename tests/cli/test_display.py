@@ -128,6 +128,16 @@ def test_the_live_display_fits_the_terminal_and_shows_what_matters_most(columns:
     assert {text for text in wanted if text not in shown.get()} == hidden
 
 
+def test_a_worker_has_one_line_however_narrow_the_terminal_is() -> None:
+    meter = far_into_a_long_run()
+    meter.workers[0] = ("00012", 512_300_000)
+    for columns, line in ((60, "worker 0: unit 00012, 512.3 MB"), (20, "worker 0: unit 0001…")):
+        console = Console(width=columns, force_terminal=True, color_system=None)
+        with console.capture() as shown:
+            console.print(live_table(meter, console))
+        assert shown.get().splitlines()[3].rstrip() == line
+
+
 def test_cells_are_dropped_for_what_they_may_grow_to_so_that_none_comes_and_goes() -> None:
     cells = [Cell("1 a", 10, 1), Cell("2 b", 10, 0)]
     assert fitting(cells, 22) == cells

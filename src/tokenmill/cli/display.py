@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from tokenmill.job.execute import RunResult
 from tokenmill.job.progress import Meter
@@ -57,7 +58,7 @@ def live_table(meter: Meter, console: Console) -> Table:
     for cells in (counts, pace):
         table.add_row(_line(cell.text for cell in fitting(cells, room)))
     for index, (unit, memory) in sorted(meter.workers.items())[:MOST_WORKERS_SHOWN]:
-        table.add_row(f"worker {index}: unit {unit}, {size(memory)}")
+        table.add_row(Text(f"worker {index}: unit {unit}, {size(memory)}", no_wrap=True, overflow="ellipsis"))
     return table
 
 
