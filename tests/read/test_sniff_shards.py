@@ -141,6 +141,7 @@ def test_no_more_than_the_beginning_of_a_file_is_read_to_tell_what_it_is(monkeyp
         assert read <= MOST_COMPRESSED_BYTES + 3 * EDGE_BYTES
 
 
+UTF_16 = "in UTF-16: convert it to UTF-8, e.g. by iconv -f UTF-16 -t UTF-8"
 ONE_VALUE = "JSON, but not one object per line"
 DOCUMENTS = {
     "an object over lines": b'{\n  "features": {}\n}\n',
@@ -168,9 +169,11 @@ def test_json_that_is_not_one_object_per_line_looks_like_data(document: str, nam
     [
         ("numbers.json", b"1\n2\n", ONE_VALUE),
         ("arrays.json", b'["a"]\n["b"]\n', ONE_VALUE),
-        ("a.json", LINE.decode().encode("utf-16"), "in UTF-16: convert it to UTF-8"),
-        ("shard", LINE.decode().encode("utf-16-le"), "in UTF-16: convert it to UTF-8"),
-        ("part-00000", LINE.decode().encode("utf-16-be"), "in UTF-16: convert it to UTF-8"),
+        ("a.json", LINE.decode().encode("utf-16"), UTF_16),
+        ("shard", LINE.decode().encode("utf-16-le"), UTF_16),
+        ("part-00000", LINE.decode().encode("utf-16-be"), UTF_16),
+        ("a.jsonl", LINE.decode().encode("utf-16"), UTF_16),
+        ("a.txt", "a text".encode("utf-16"), UTF_16),
         ("a.json", b"\x93NUMPY\x01\0v\0" + b"\n\0\n" * 99, "binary, in no format that is supported"),
         ("part-00000", b"SEQ\x06\x19org.apache.hadoop" + b"\n" + LINE * 9, "not JSON Lines, Parquet or .txt"),
         ("database", b"SQLite format 3\0\n" + b"x\0\n" * 9 + LINE, "binary, in no format that is supported"),

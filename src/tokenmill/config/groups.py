@@ -140,7 +140,7 @@ class RunOptions(OptionGroup):
         InputAccess.BUFFERED,
         Choice(tuple(InputAccess)),
         _RUN,
-        "mmap copies nothing, but a file that is cut short kills the run; run it again to continue",
+        "mmap copies nothing, but a file cut short meanwhile kills the run, which can be continued",
     )
     prefetch_files: int = option(4, WholeNumber(least=0, most=100_000), _RUN, "files that ultra and extreme read ahead")
     max_memory: int | None = option(

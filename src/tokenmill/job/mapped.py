@@ -12,18 +12,22 @@ from tokenmill.output.store import Store
 log = logging.getLogger("tokenmill")
 
 
+def tell_of_killed_run(store: Store) -> None:
+    """Before the inputs are compared with those of the plan: one of them may have changed, and that killed the run."""
+    if store.has(layout.MAPPED):
+        log.warning(
+            "the run before read its inputs with --read mmap and was killed, perhaps because a file was cut short "
+            "while it was read. Everything committed is kept"
+        )
+
+
 @contextmanager
 def noted(store: Store, *, mapped: bool) -> Iterator[None]:
     """While a run maps its inputs, a file in its output says so. Whatever ends the run removes it, unless that kills.
 
     Touching what a mapped file no longer has is a SIGBUS, which Python can neither catch nor explain.
     """
-    if store.has(layout.MAPPED):
-        log.warning(
-            "the run before read its inputs with --read mmap and was killed: perhaps a file was cut short while it was "
-            "read. This run continues it from what is committed"
-        )
-        store.storage.remove([layout.MAPPED])
+    store.storage.remove([layout.MAPPED])
     if not mapped:
         yield
         return

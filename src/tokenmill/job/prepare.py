@@ -16,6 +16,7 @@ import msgspec
 from tokenmill.config import Config, ContentOptions, InputAccess, resume_hint
 from tokenmill.encode import Tokenizer
 from tokenmill.errors import DifferentJobError, OutputError
+from tokenmill.job.mapped import tell_of_killed_run
 from tokenmill.messages import NAMED_IN_MESSAGE, printable
 from tokenmill.output.plan_file import Plan, Skipped
 from tokenmill.output.receipts import Receipts
@@ -97,6 +98,7 @@ def open_job(config: Config, planned: Planned, tokenizer: Tokenizer, storage: St
     store = Store(storage)
     _refuse_foreign(store)
     with store.locked() as handles:
+        tell_of_killed_run(store)
         if config.overwrite:
             store.clear()
         job = Job(config, planned.plan, planned.skipped, planned.inputs, tokenizer, store, handles)

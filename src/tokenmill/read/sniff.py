@@ -86,6 +86,8 @@ def _format(head: bytes, content: _Content, named: Named) -> tuple[Format, bytes
         return Format.ARROW, b""
     text, whole = content.beginning(EDGE_BYTES)
     seen = look_at(text, whole)
+    if seen.is_utf_16 and named.hint is not Hint.OTHER:
+        raise _NotAnInputError("in UTF-16: convert it to UTF-8, e.g. by iconv -f UTF-16 -t UTF-8", looks_like_data=True)
     format_ = _by_content(seen, named)
     is_open = named.hint is not Hint.OTHER or seen.is_blank if format_ is None else _is_odd_text(format_, named)
     if is_open and not whole:
@@ -128,8 +130,6 @@ def _by_name(seen: Evidence, content: _Content, named: Named) -> Format:
     looks_like_data = is_called_data or seen.objects > 0
     if content.is_empty and not is_called_data:
         raise _NotAnInputError("empty")
-    if seen.is_utf_16:
-        raise _NotAnInputError("in UTF-16: convert it to UTF-8", looks_like_data=True)
     if seen.is_archive:
         raise _NotAnInputError(_is_not(seen), looks_like_data=looks_like_data)
     if seen.is_mostly_records and not (seen.is_binary and hint is Hint.NOTHING):
