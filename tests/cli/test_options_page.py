@@ -8,6 +8,7 @@ import subprocess
 from tests.cli.test_run import run_options
 from tests.support.processes import PROJECT, python
 from tokenmill.config import Config, options_of
+from tokenmill.config.load import ONLY_TYPED
 
 PAGE = (PROJECT / "docs" / "options.md").read_text()
 
@@ -28,6 +29,12 @@ def test_the_page_has_the_default_and_the_meaning_of_every_option() -> None:
         default, _, meaning = rows[option.flag].partition("| ")
         assert default.strip(" `") == option.shown_default
         assert meaning == option.help
+
+
+def test_what_can_only_be_typed_are_the_options_that_no_job_has() -> None:
+    assert {f"--{name.replace('_', '-')}" for name in ONLY_TYPED} == run_options() - {
+        o.flag for o in options_of(Config)
+    }
 
 
 def test_the_page_is_as_wide_as_others_are() -> None:

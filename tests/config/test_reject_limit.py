@@ -30,6 +30,7 @@ def test_a_count_is_judged_at_once() -> None:
         ("nan%", "a percentage must be between 0% and 100%, not 'nan%'"),
         (-5, "a count must be 0 or more, not -5"),
         ("0.5", "'0.5' is neither a count (100) nor a percentage (1%)"),
+        (0.05, '0.05 is neither a count (100) nor a percentage (1%): write "5%", in quotes'),
         ("%", "'%' is neither a count (100) nor a percentage (1%)"),
     ],
 )

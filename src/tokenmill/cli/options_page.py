@@ -13,7 +13,8 @@ _INTRODUCTION = """\
     tokenmill run INPUT... OUTPUT [OPTION...]
 
 Options can also be set in a TOML file (`--config job.toml`). A key is `inputs`, `output`, or an option without its
-leading dashes (`seq-len` or `seq_len`). The command line wins. Paths are relative to the current directory:
+leading dashes (`seq-len` or `seq_len`). The command line wins. Paths are relative to the current directory. One-off
+actions and the options of messages can only be given on the command line.
 
     inputs = ["FinPile/0fp-100dolma"]
     output = "tokenized"

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.config.groups import Config
-from tokenmill.config.option import options_of
+from tokenmill.config.option import Heading, options_of
 from tokenmill.errors import ConfigError
 from tokenmill.messages import near, printable
 
 OPTIONS = {o.name: o for o in options_of(Config)}
 _NAME_OF_KEY = {key: o.name for o in OPTIONS.values() for key in (o.name, *o.keys)}
+# Of how the program talks, not of a job.
+ONLY_TYPED = ("quiet", "log_format", "debug", "config")
 # Two spellings of one option: what the command line says of either wins over both in the file.
 _EOS = {"eos_token", "no_eos"}
 
@@ -51,7 +53,7 @@ def load_settings(typed: Mapping[str, Any], toml: Path | None = None, lone_path:
     """
     values: dict[str, Any] = dict(typed)
     names = {o.name: o.flag for o in OPTIONS.values()}
-    in_file = [(key, _option_name(key, toml), value) for key, value in _read_toml(toml).items()] if toml else []
+    in_file = _options_in(toml) if toml else []
     if lone_path is not None:
         values[_use_of(lone_path, toml, {name for _, name, _ in in_file})] = lone_path
     decided = values.keys() | (_EOS if _EOS & values.keys() else set())
@@ -75,6 +77,17 @@ def _use_of(path: str, toml: Path | None, in_file: set[str]) -> str:
     return "output" if "inputs" in in_file else "inputs"
 
 
+def _options_in(path: Path) -> list[tuple[str, str, Any]]:
+    """The options of a file: key, name and value."""
+    found = [(key, _option_name(key, path), value) for key, value in _read_toml(path).items()]
+    keys: dict[str, str] = {}
+    for key, name, _ in found:
+        if name in keys:
+            raise ConfigError(f"{printable(path)}: {_dashed(name)} is set twice, as {keys[name]} and as {key}")
+        keys[name] = key
+    return found
+
+
 def _read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # most runs have no file, and `--help` is to be quick
 
@@ -89,8 +102,20 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _option_name(key: str, path: Path) -> str:
     """The option that a key of the file means: dashes are as good as underscores."""
     name = _NAME_OF_KEY.get(key.replace("-", "_"))
+    if key.replace("-", "_") in ONLY_TYPED:
+        raise _only_typed(path, key, f"--{_dashed(key)}")
     if name is None:
-        meant = near(key.replace("-", "_"), OPTIONS)
+        meant = near(_dashed(key), map(_dashed, OPTIONS))
         hint = f"did you mean {meant!r}?" if meant else "`tokenmill run --help` lists them, without their dashes here"
         raise ConfigError(f"{printable(path)}: unknown option {key!r}; {hint}")
+    if OPTIONS[name].heading is Heading.ACTIONS:  # every run would start over
+        raise _only_typed(path, key, OPTIONS[name].flag)
     return name
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _only_typed(path: Path, key: str, flag: str) -> ConfigError:
+    return ConfigError(f"{printable(path)}: {key!r} can only be given on the command line ({flag})")

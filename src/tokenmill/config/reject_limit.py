@@ -30,7 +30,9 @@ class RejectLimit:
         try:
             number = float(text[:-1]) if is_share else int(text)
         except ValueError:
-            raise ConfigError(f"{value!r} is neither a count (100) nor a percentage (1%)", name) from None
+            # A fraction without quotes can only come from TOML or Python.
+            hint = f': write "{value * 100:g}%", in quotes' if isinstance(value, float) and 0 <= value <= 1 else ""
+            raise ConfigError(f"{value!r} is neither a count (100) nor a percentage (1%){hint}", name) from None
         if is_share and not 0 <= number <= 100:
             raise ConfigError(f"a percentage must be between 0% and 100%, not {value!r}", name)
         if number < 0:
