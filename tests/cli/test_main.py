@@ -11,8 +11,8 @@ import pytest
 import tokenmill
 from tests.conftest import texts
 from tests.support.processes import python
-from tokenmill.cli import main
-from tokenmill.cli.program import COMMANDS
+from tokenmill.cli import build_parser, main
+from tokenmill.cli.program import COMMANDS, commands_of
 
 USAGE = "usage: tokenmill {run,verify,show,stats,benchmark} ...\n"
 
@@ -20,7 +20,7 @@ USAGE = "usage: tokenmill {run,verify,show,stats,benchmark} ...\n"
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "the following arguments are required: COMMAND"),
+        (["-v"], "there is no option -v; did you mean --version?"),
         (["run"], "no inputs given"),
         (["run", "only-one"], "no output given"),
         (["frobnicate"], "there is no command 'frobnicate'; known: benchmark, run, show, stats, verify"),
@@ -43,6 +43,7 @@ USAGE = "usage: tokenmill {run,verify,show,stats,benchmark} ...\n"
         (["run", "in", "out", "--no-eos", "--eos-token", "x"], "error: --eos-token and --no-eos: they contradict"),
         (["run", "in", "out", "--over"], "there is no option --over; did you mean --overwrite?"),
         (["run", "in", "out", "--tail", "cut"], "error: --tail: there is no choice 'cut'; known: drop, pad"),
+        (["run", "in", "out", "--engine", "fast"], "--engine: there is no engine 'fast'; known: auto, enhanced, ext"),
         (["run", "in", "out", "--input-dir", "in"], "use one of them"),
         (["run", "absent", "out"], "there is no file or directory 'absent'"),
         (["run", ".", "out", "--tokenizer", "absent"], "neither a bundled name"),
@@ -72,6 +73,32 @@ def test_wrong_usage_is_exit_code_2_with_the_reason(
     usage = f"usage: tokenmill {arguments[0]} " if arguments[:1] in (["run"], ["show"], ["verify"]) else USAGE
     assert shown.err.startswith((usage, "tokenmill: error: "))
     assert list(tmp_path.iterdir()) == [inputs]
+
+
+def test_the_program_alone_prints_its_help_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([])
+    assert exit_.value.code == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert shown.err == build_parser().format_help()
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("command", ["", *(c.__name__.split(".")[-1] for c in COMMANDS)])
+def test_help_fits_the_terminal(command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    parser = commands_of(build_parser())[command] if command else build_parser()
+    lines = parser.format_help().splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "exit codes:" in lines
+
+
+def test_help_wraps_text_below_its_beginning_and_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = commands_of(build_parser())["verify"].format_help()
+    assert "  2    wrong usage, or not a tokenmill\n       output directory" in shown
+    assert "  tokenmill verify tokenized/ --against-source 1000\n" in shown
 
 
 def test_a_traceback_is_shown_with_debug_only(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options, path_argument, whole_number
+from tokenmill.cli.terminal import HelpFormatter, add_message_options, path_argument, whole_number
 from tokenmill.config import DEFAULT_TOKENIZER, ENGINES, parse_size
 from tokenmill.errors import ConfigError
 from tokenmill.messages import nearest
@@ -25,12 +25,18 @@ log = logging.getLogger("tokenmill")
 
 _EXAMPLES = """\
 examples:
-  tokenmill benchmark --num-docs 1000                                  encoding alone, by library and batch size
-  tokenmill benchmark --input FinPile/ --engines all --workers 1,2     whole runs on your own shards, and their limit
-  tokenmill benchmark --input FinPile/ --engines all --workers 2 --peers --plot chart.svg --json result.json
+  # encoding alone, by library and batch size
+  tokenmill benchmark --num-docs 1000
+  # whole runs on your own shards, and their limit
+  tokenmill benchmark --input FinPile/ --engines all \\
+      --workers 1,2
+  # and other programs
+  tokenmill benchmark --input FinPile/ --engines all \\
+      --workers 2 --peers --json result.json
 
-Everything timed runs in a process of its own, with cold caches; methods and engines take turns, --repeat times. Nothing
-is written but what --json and --plot name. `make peers` in a checkout of tokenmill makes the environments for --peers.
+Everything timed runs in a process of its own, with cold caches; methods and engines take turns, --repeat times. \
+Nothing is written but what --json and --plot name. `make peers` in a checkout of tokenmill makes the environments \
+for --peers.
 
 exit codes:
   0    measured
@@ -39,6 +45,7 @@ exit codes:
   130  interrupted
 """
 _DEFAULT_DOCS = 1000
+_DEFAULT_SIZE = "100MB"
 LEAST_SIZE = 1_000_000
 
 
@@ -47,7 +54,7 @@ def add_parser(commands: Any) -> None:
         "benchmark",
         usage="%(prog)s [OPTION...]",
         help="measure on this machine, compare with peers, recommend settings",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         description="Measure methods of encoding, whole runs of the engines against the limit of their kernels, and "
         "other programs, on your own shards or on a generated corpus.",
         epilog=_EXAMPLES,
@@ -56,7 +63,7 @@ def add_parser(commands: Any) -> None:
     add("--num-docs", type=whole_number, metavar="N", help=f"compare methods on N documents (default: {_DEFAULT_DOCS})")
     add("--input", action="append", metavar="PATH", help="your own shards; repeatable (default: a generated corpus)")
     add("--engines", metavar="LIST", help=f"whole runs of `all` or of some of {','.join(ENGINES)}")
-    add("--workers", default="1", metavar="LIST", help="worker counts for ultra and extreme, e.g. 1,2 (default: 1)")
+    add("--workers", metavar="LIST", help="worker counts for ultra and extreme, e.g. 1,2 (default: 1)")
     peers = "also dolma, datatrove, gigatoken and datasets.map, from the environments below DIR (default: .peers)"
     add("--peers", nargs="?", type=path_argument, const=Path(".peers"), metavar="DIR", help=peers)
     add(
@@ -66,7 +73,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="times that each is measured; peers once (default: 3)",
     )
-    add("--size", default="100MB", metavar="SIZE", help="generated text for whole runs (default: 100MB)")
+    add("--size", metavar="SIZE", help=f"generated text for whole runs (default: {_DEFAULT_SIZE})")
     add("--tokenizer", default=DEFAULT_TOKENIZER, help=f"as for run (default: {DEFAULT_TOKENIZER})")
     add("--text-field", default="text", help="as for run (default: text)")
     add("--json", type=path_argument, metavar="FILE", help="write everything that was measured")
@@ -107,8 +114,11 @@ def _options(args: argparse.Namespace) -> Benchmark:
     for name in engines:
         if name not in ENGINES:
             raise ConfigError(f"--engines: there is no engine {name!r}{nearest(name, ENGINES)}")
+    for flag, given in (("--workers", args.workers), ("--size", args.size)):
+        if given is not None and not engines:
+            log.warning("%s is for whole runs: without --engines it is of no use", flag)
     try:
-        workers = tuple(int(w) for w in args.workers.split(","))
+        workers = tuple(int(w) for w in (args.workers or "1").split(","))
     except ValueError:
         workers = ()
     if not workers or min(workers) < 1:
@@ -120,7 +130,7 @@ def _options(args: argparse.Namespace) -> Benchmark:
         raise ConfigError(f"--peers: there is no directory {args.peers}; `make peers` in a checkout makes .peers")
     if args.peers is not None and not engines:
         raise ConfigError("--peers compares whole runs: add --engines all, or one of them")
-    size = parse_size(args.size, "--size")
+    size = parse_size(args.size or _DEFAULT_SIZE, "--size")
     if size < LEAST_SIZE:
         raise ConfigError(f"--size: {args.size} is too little to measure anything: the minimum is 1MB")
     return Benchmark(

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import tokenmill
 from tokenmill.cli import benchmark, run, show, stats, verify
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES, log_to_stderr
+from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, log_to_stderr
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.messages import near, nearest, printable
 
@@ -43,6 +43,13 @@ class _Parser(argparse.ArgumentParser):
             self.error(self._describe_unknown(unknown))
         return found, []
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found = super().parse_args(args, namespace)
+        if found.command is None:  # after all that is there was looked at: it may be wrong
+            self.print_help(sys.stderr)
+            self.exit(2)
+        return found
+
     def _describe_unknown(self, unknown: Sequence[str]) -> str:
         options = [argument.split("=")[0] for argument in unknown if argument.startswith("-")]
         if not options:
@@ -68,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: error: {message.removeprefix('argument ')}\n")
+        self.exit(2, f"tokenmill: error: {message.removeprefix('argument ')}\n")
 
 
 def option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -88,12 +95,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tokenmill",
         usage="%(prog)s {run,verify,show,stats,benchmark} ...",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         description="Turn text corpora into packed token sequences: fast, resumable, every document accounted for.",
         epilog="example:\n  tokenmill run FinPile/0fp-100dolma tokenized/\n\n" + EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="tokenmill")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="tokenmill")
     for command in COMMANDS:
         command.add_parser(commands)
     return parser

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import summary_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES, add_message_options, path_argument, whole_number
+from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, add_message_options, path_argument, whole_number
 from tokenmill.config import Config, Heading, Option, load_settings, options_of, resume_hint
 from tokenmill.config.kinds import Choice, Flag, Kind, Paths, WholeNumber
 from tokenmill.errors import ConfigError
@@ -23,7 +23,8 @@ log = logging.getLogger("tokenmill")
 _EXAMPLES = """\
 examples:
   tokenmill run FinPile/0fp-100dolma tokenized/
-  tokenmill run 'dolma/*.json.gz' tokenized/ --seq-len 4096 --tokenizer path/to/tokenizer.json
+  tokenmill run 'dolma/*.json.gz' tokenized/ \\
+      --seq-len 4096 --tokenizer path/to/tokenizer.json
   tokenmill run --config job.toml --max-rejects 5%
 
 The same command again continues an interrupted job.
@@ -37,7 +38,7 @@ def add_parser(commands: Any) -> None:
         "run",
         usage="%(prog)s INPUT... OUTPUT [OPTION...]",
         help="tokenize and pack a corpus",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         description="Tokenize files, directories and globs of JSON Lines (plain, .gz, .zst, .bz2, .xz), Parquet, "
         "Arrow and text files into rows of token ids.",
         epilog=_EXAMPLES + EXIT_CODES,
@@ -56,7 +57,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--config", type=path_argument, metavar="FILE", help="a TOML file of options; the command line wins"
     )
     add_message_options(
-        parser.add_argument_group("messages"), debug="show the traceback of an error, and why an engine was chosen"
+        parser.add_argument_group("messages"),
+        quiet="print errors only, and no summary",
+        debug="show the traceback of an error, and why an engine was chosen",
     )
 
 
@@ -71,7 +74,7 @@ def _argument(kind: Kind) -> dict[str, Any]:
         case Flag():
             return {"action": "store_true", "default": None}
         case Choice():
-            return {"choices": list(map(str, kind.values))}
+            return {"metavar": f"{{{','.join(map(str, kind.values))}}}"}  # the configuration checks it
         case WholeNumber():
             return {"type": whole_number, "metavar": kind.metavar}
         case Paths():

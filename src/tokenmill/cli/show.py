@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options, whole_number
+from tokenmill.cli.terminal import EXIT_CODES_OF_LOOKING, HelpFormatter, add_message_options, whole_number
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ log = logging.getLogger("tokenmill")
 
 _EPILOG = """\
 examples:
-  tokenmill show tokenized/                              the first row
-  tokenmill show tokenized/ --row 0,17,42                these rows
-  tokenmill show tokenized/ --sample 5 --seed 1          five at random
-  tokenmill show tokenized/ --file part-003 --record 17  one document: line 17 of that file
-  tokenmill show tokenized/ --id doc-00042               one document, by its own id (of a job with --id-field)
+  # the first row, then some others
+  tokenmill show tokenized/
+  tokenmill show tokenized/ --row 0,17,40-42
+  # five at random
+  tokenmill show tokenized/ --sample 5 --seed 1
+  # one document: line 17 of that file
+  tokenmill show tokenized/ --file part-003 --record 17
+  # one document by its own id, of a job with --id-field
+  tokenmill show tokenized/ --id doc-00042
+
 """
 _MOST_WITH_ID = 5
 _STYLES = ("black on bright_cyan", "black on bright_yellow")
@@ -38,19 +43,19 @@ def add_parser(commands: Any) -> None:
         "show",
         usage="%(prog)s OUTPUT [OPTION...]",
         help="look at rows: text, token boundaries, documents and where they came from",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         description="Show rows with the boundaries of tokens in alternating colours and those of documents marked.",
-        epilog=_EPILOG,
+        epilog=_EPILOG + EXIT_CODES_OF_LOOKING,
     )
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
-    add("--row", metavar="LIST", help="row numbers, from 0, e.g. 0,17 (default: 0)")
+    add("--row", metavar="LIST", help="row numbers, from 0, e.g. 0,17 or 3-5 (default: 0)")
     add("--sample", type=whole_number, metavar="N", help="N rows at random")
     add("--seed", type=whole_number, default=0, metavar="N", help="seed for --sample (default: 0)")
-    add("--file", metavar="NAME", help="with --record: an input file, or a part of its name")
-    add("--record", type=whole_number, metavar="N", help="with --file: its line or row, from 1")
+    add("--file", metavar="NAME", help="with --record: an input file, by its path or a part of its name")
+    add("--record", type=whole_number, metavar="N", help="with --file: its line or row, counted from 1")
     add("--id", metavar="ID", help="a document by its own id, of a job with --id-field")
-    add("--ids", action="store_true", help="ids beside the text of each token")
+    add("--ids", action="store_true", help="the token id beside the text of each token")
     add("--json", action="store_true", help="one JSON object per row")
     add_message_options(parser)
     parser.set_defaults(execute=execute)

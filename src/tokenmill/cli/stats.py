@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import add_message_options, byte_progress, whole_number
+from tokenmill.cli.terminal import (
+    EXIT_CODES_OF_LOOKING,
+    HelpFormatter,
+    add_message_options,
+    byte_progress,
+    whole_number,
+)
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ _EPILOG = """\
 examples:
   tokenmill stats tokenized/
   tokenmill stats tokenized/ --json > stats.json
+
 """
 _MOST_FILES = 20
 _BAR = 40
@@ -28,9 +35,9 @@ def add_parser(commands: Any) -> None:
         "stats",
         usage="%(prog)s OUTPUT [OPTION...]",
         help="documents and tokens by file, lengths, padding, frequent tokens, rejects",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         description="Count what a finished output holds. Every chunk is read once.",
-        epilog=_EPILOG,
+        epilog=_EPILOG + EXIT_CODES_OF_LOOKING,
     )
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +22,39 @@ log = logging.getLogger("tokenmill")
 EXIT_CODES = """\
 exit codes:
   0    complete
-  1    failed: the message says what, where and what to do
+  1    failed: the message says what happened, where, and what to do. Also if \
+the output is a file, holds other files, or holds a different job
   2    wrong usage: options, inputs or tokenizer that cannot be used
-  3    complete, but with files missing, damaged, or skipped that look like data;
-       or stopped, with more rejects than --max-rejects
+  3    complete, but with files missing, damaged, or skipped that look like \
+data; or stopped, with more rejects than --max-rejects
   130  interrupted; the same command continues
 """
+EXIT_CODES_OF_LOOKING = """\
+exit codes:
+  0    shown
+  1    the output is damaged or not complete, or the result cannot be written
+  2    wrong usage, or not a tokenmill output directory
+  130  interrupted
+"""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Descriptions and examples as they are written, but no wider than the terminal. No option is broken in two."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:  # noqa: ARG002 - argparse calls it so
+        return "\n".join(_within(line, width) for line in text.splitlines())
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def _within(line: str, width: int) -> str:
+    """A line of text, wrapped below its first word if it is in a list. A command is never wrapped."""
+    if len(line) <= width or line.lstrip().startswith(("tokenmill ", "--")):
+        return line
+    hang = re.match(r" *(\d+ +|# )?", line)
+    following = "" if hang is None else re.sub(r"\d", " ", hang[0])
+    return textwrap.fill(line, width, subsequent_indent=following, break_on_hyphens=False)
 
 
 def whole_number(text: str) -> int:
@@ -37,10 +66,12 @@ def whole_number(text: str) -> int:
 
 
 def add_message_options(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, debug: str = "show the traceback of an error"
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    quiet: str = "no messages but errors; the result is still printed",
+    debug: str = "show the traceback of an error",
 ) -> None:
     add = parser.add_argument
-    add("--quiet", action="store_true", help="print errors only")
+    add("--quiet", action="store_true", help=quiet)
     add("--log-format", choices=["text", "json"], default="text", help="how messages are written (default: text)")
     add("--debug", action="store_true", help=debug)
 

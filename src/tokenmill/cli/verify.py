@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from tokenmill.cli.streams import result_on_stdout, summary_on_stdout
-from tokenmill.cli.terminal import add_message_options, byte_progress, whole_number
+from tokenmill.cli.terminal import HelpFormatter, add_message_options, byte_progress, whole_number
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,14 +21,20 @@ log = logging.getLogger("tokenmill")
 _MOST_NAMED = 5
 _EPILOG = """\
 examples:
-  tokenmill verify tokenized/                            metadata, checksums, ids, document boundaries, foreign files
-  tokenmill verify tokenized/ --against-source 1000      and 1,000 documents encoded again by the reference tokenizer
-  tokenmill verify tokenized/ --against-source all --source /mnt/corpus
+  # metadata, checksums, ids, document boundaries, foreign files
+  tokenmill verify tokenized/
+  # and 1,000 documents encoded again by the reference tokenizer
+  tokenmill verify tokenized/ --against-source 1000
+  # all of them, if the inputs are elsewhere now
+  tokenmill verify tokenized/ --against-source all \\
+      --source /mnt/corpus
 
 exit codes:
   0    everything that was looked at is right
-  1    it is not, or input is missing or damaged: every problem is named, with what to do
-  2    wrong usage, or not a tokenmill output directory, or none of the sources to compare with is there
+  1    it is not, or input is missing or damaged: every problem is named, with \
+what to do
+  2    wrong usage, or not a tokenmill output directory, or none of the sources \
+to compare with is there
   130  interrupted
 """
 
@@ -38,7 +44,7 @@ def add_parser(commands: Any) -> None:
         "verify",
         usage="%(prog)s OUTPUT [OPTION...]",
         help="check an output, also against its source",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         description="Check a finished output; nothing is written.",
         epilog=_EPILOG,
     )

@@ -117,13 +117,14 @@ class RunOptions(OptionGroup):
         RejectLimit(share=0.01),
         RejectLimitValue(),
         _RUN,
-        f"stop when more is rejected; a percentage is judged after {RejectLimit.MIN_RECORDS:,} records and at the end",
+        f"stop when more is rejected; a percentage is checked from {RejectLimit.MIN_RECORDS:,} records on, and at the "
+        "end",
     )
     encoder: EncoderChoice = option(
         EncoderChoice.AUTO,
         Choice(tuple(EncoderChoice), "encoder"),
         _RUN,
-        "library to encode with: fastokens, huggingface, or auto, the first if both agree",
+        "auto: fastokens if it gives the same ids as huggingface, else huggingface",
     )
     engine: str = option(
         AUTO, Choice((AUTO, *ENGINES), "engine"), _RUN, f"how units are scheduled: {', '.join(ENGINES)}, or auto"
