@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -86,8 +87,20 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def first_few(entries: Iterable[tuple[str, str]], total: int, most: int = NAMED_IN_MESSAGE) -> str:
-    """The first of many names, each with what is said of it: "a.md (not JSON Lines); b.md (hidden); and 7 more"."""
-    named = [f"{printable(name)} ({why})" for name, why in islice(entries, most)]
-    more = total - len(named)
-    return "; ".join(named) + (f"; and {more:,} more" if more else "")
+def some_of(names: Sequence[object], total: int | None = None, most: int = NAMED_IN_MESSAGE) -> str:
+    """The first of many names: "a.md, b.md and 7 more"."""
+    more = (len(names) if total is None else total) - len(names[:most])
+    return ", ".join(map(printable, names[:most])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def first_few(entries: Iterable[tuple[str, str]], most: int = NAMED_IN_MESSAGE) -> str:
+    """The first of many names for each thing that is said of some: "a.md, b.md and 7 more (no text); c.md (hidden)"."""
+    names: dict[str, list[str]] = {}
+    counts: Counter[str] = Counter()
+    for name, said in entries:
+        counts[said] += 1
+        if len(named := names.setdefault(said, [])) < most:
+            named.append(name)
+    told = [f"{some_of(named, counts[said], most)} ({said})" for said, named in islice(names.items(), most)]
+    more = sum(counts[said] for said in islice(names, most, None))
+    return "; ".join(told) + (f"; and {more:,} more" if more else "")

@@ -26,7 +26,7 @@ def test_what_was_left_out_is_written_down(inputs: Path, tmp_path: Path, run: Ru
     result = run()
     assert result.left_out == 1
     assert tokenmill.open(tmp_path / "out").manifest["left_out"] == [
-        {"name": "guide.md", "why": "not JSON Lines, Parquet or .txt"}
+        {"name": "guide.md", "why": "not JSON Lines, Parquet, Arrow or .txt"}
     ]
     (inputs / "NOTES.md").write_text("more")
     assert run().already_complete

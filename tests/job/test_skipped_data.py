@@ -66,6 +66,18 @@ def test_data_that_is_skipped_is_exit_code_3_in_every_run_and_a_problem_for_veri
     assert fault.what.startswith("pretty.json looks like data and was skipped: JSON, but not one object per line. ")
 
 
+def test_files_beside_data_are_counted_apart_from_what_is_warned_of(
+    job: list[str], inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "pretty.json").unlink()
+    for name in ("_SUCCESS", ".a.jsonl.crc", "app.log"):
+        (inputs / name).write_text("x")
+    assert main(job) == 0
+    out, err = capsys.readouterr()
+    assert "skipped 1 file: app.log (not JSON Lines, Parquet, Arrow or .txt)" in err
+    assert f"{'files':24}1 (1 skipped, named in manifest.json, 2 known side files)\n" in out
+
+
 def test_once_the_file_is_left_out_the_same_output_is_complete(job: list[str], inputs: Path, tmp_path: Path) -> None:
     assert main(job) == 3
     units = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "units").iterdir()}

@@ -54,13 +54,13 @@ def test_files_that_are_not_inputs_are_skipped_and_named(inputs: Path, caplog: p
     found = plan(inputs)
     assert names(found) == ["a.jsonl"]
     assert skipped(found) == {
-        "guide.md": "not JSON Lines, Parquet or .txt",
-        "app.log": "not JSON Lines, Parquet or .txt",
+        "guide.md": "not JSON Lines, Parquet, Arrow or .txt",
+        "app.log": "not JSON Lines, Parquet, Arrow or .txt",
         ".cache": "hidden",
         ".hidden.jsonl": "hidden",
         "pipe.jsonl": "not a regular file",
     }
-    assert "skipped 5 files that are not a supported input: .cache (hidden); " in caplog.text
+    assert "skipped 5 files: .cache, .hidden.jsonl (hidden); app.log" in caplog.text
 
 
 def test_one_file_that_is_not_an_input_is_one_file(inputs: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +68,7 @@ def test_one_file_that_is_not_an_input_is_one_file(inputs: Path, caplog: pytest.
     (inputs / "b.md").write_text("x")
     plan(inputs)
     assert caplog.messages == [
-        "skipped 1 file that is not a supported input: b.md (not JSON Lines, Parquet or .txt)",
+        "skipped 1 file: b.md (not JSON Lines, Parquet, Arrow or .txt)",
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_looks_like_data_is_named_apart_from_the_others(
     assert [entry.name for entry in found.skipped.data()] == ["c.json"]
     assert caplog.messages == [
         "skipped 1 file that looks like data but cannot be read: c.json (JSON, but not one object per line)",
-        "skipped 1 file that is not a supported input: b.md (not JSON Lines, Parquet or .txt)",
+        "skipped 1 file: b.md (not JSON Lines, Parquet, Arrow or .txt)",
     ]
 
 
@@ -121,7 +121,7 @@ def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(inputs: Path)
         plan(inputs)
     (inputs / "a.md").write_text("x")
     (inputs / "b.md").write_text("x")
-    with pytest.raises(InputError, match=r"; skipped a\.md \(not JSON Lines, Parquet or \.txt\); and 1 more$"):
+    with pytest.raises(InputError, match=r"; skipped a\.md and 1 more \(not JSON Lines, Parquet, Arrow or \.txt\)$"):
         plan(inputs)
 
 
@@ -222,7 +222,7 @@ def test_the_first_of_several_names_is_kept_and_the_others_are_told(
         found = plan(inputs)
     assert names(found) == ["a.jsonl", "d.jsonl", "gone-1.jsonl", "gone-2.jsonl"]
     assert skipped(found) == {"b.jsonl": SECOND, "c.jsonl": SECOND}
-    assert caplog.messages == [f"skipped 2 duplicates: b.jsonl ({SECOND}); c.jsonl ({SECOND})"]
+    assert caplog.messages == [f"skipped 2 duplicates: b.jsonl, c.jsonl ({SECOND})"]
 
 
 def test_a_name_that_cannot_be_read_does_not_stand_for_one_that_can(inputs: Path) -> None:
@@ -268,7 +268,12 @@ def test_the_first_few_of_many_are_listed_and_the_others_counted() -> None:
             found.append(name, "not an input")
         return found
 
+    mixed = entries("ab")
+    mixed.append("c", "hidden")
+    mixed.append("d", "not an input")
+    assert listed(mixed, 2) == "a, b and 1 more (not an input); c (hidden)"
+    assert listed(mixed, 1) == "a and 2 more (not an input); and 1 more"
     assert listed(entries("a")) == "a (not an input)"
-    assert listed(entries("ab"), 2) == "a (not an input); b (not an input)"
-    assert listed(entries("abc"), 1) == "a (not an input); and 2 more"
-    assert listed(entries("abcdef")).endswith("e (not an input); and 1 more")
+    assert listed(entries("ab"), 2) == "a, b (not an input)"
+    assert listed(entries("abc"), 1) == "a and 2 more (not an input)"
+    assert listed(entries("abcdef")) == "a, b, c, d, e and 1 more (not an input)"

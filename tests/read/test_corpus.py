@@ -20,7 +20,7 @@ def test_a_corpus_knows_its_files() -> None:
     assert table is not None
     assert (lines.name, lines.format, lines.codec) == ("a/b.jsonl", Format.JSONL, Codec.PLAIN)
     assert (table.name, table.format) == ("c.parquet", Format.PARQUET)
-    assert corpus.inspect("d.md") == Inspected(None, "not JSON Lines, Parquet or .txt")
+    assert corpus.inspect("d.md") == Inspected(None, "not JSON Lines, Parquet, Arrow or .txt")
     assert (corpus.text_bytes(lines), corpus.text_bytes(table)) == (lines.size, 2 * table.size)
     assert corpus.cuts(lines, 2) == [0, lines.size // 2, lines.size]
     assert corpus.cuts(table, 3) == [0, 1, 2, 3]

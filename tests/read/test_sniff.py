@@ -125,15 +125,15 @@ def test_a_name_that_says_otherwise_is_reported(
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("README.md", b"# read me", "not JSON Lines, Parquet or .txt"),
+        ("README.md", b"# read me", "not JSON Lines, Parquet, Arrow or .txt"),
         ("empty", b"", "empty"),
-        ("app.log", b'started\n{"text": "a"}\nended\n', "not JSON Lines, Parquet or .txt"),
-        ("blank.log", b" " * 2_000_000, "not JSON Lines, Parquet or .txt"),
+        ("app.log", b'started\n{"text": "a"}\nended\n', "not JSON Lines, Parquet, Arrow or .txt"),
+        ("blank.log", b" " * 2_000_000, "not JSON Lines, Parquet, Arrow or .txt"),
         ("settings.conf", b'{\n  "features": {}\n}\n', "JSON, but not one object per line"),
-        ("erased.bin", b"\xff" * 4096, "not JSON Lines, Parquet or .txt"),
-        ("ended.bin", b"\xff\xff\xff\xff\0\0\0\0", "not JSON Lines, Parquet or .txt"),
-        ("odd.bin", b"\xff\xff\xff\xff\x09\0\0\0" + b"\0" * 99, "not JSON Lines, Parquet or .txt"),
-        ("Makefile", b"all:\n\tcc x.c\n", "not JSON Lines, Parquet or .txt"),
+        ("erased.bin", b"\xff" * 4096, "not JSON Lines, Parquet, Arrow or .txt"),
+        ("ended.bin", b"\xff\xff\xff\xff\0\0\0\0", "not JSON Lines, Parquet, Arrow or .txt"),
+        ("odd.bin", b"\xff\xff\xff\xff\x09\0\0\0" + b"\0" * 99, "not JSON Lines, Parquet, Arrow or .txt"),
+        ("Makefile", b"all:\n\tcc x.c\n", "not JSON Lines, Parquet, Arrow or .txt"),
         ("config", b"[core]\nbare = false\n", "JSON, but not one object per line"),
         ("database", b"SQLite format 3\0\n" + NOISE, "binary, in no format that is supported"),
     ],
@@ -141,6 +141,17 @@ def test_a_name_that_says_otherwise_is_reported(
 )
 def test_a_file_of_another_kind_is_not_an_input(name: str, data: bytes, why: str) -> None:
     assert inspect(name, data) == Inspected(None, why)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "sub/A.CSV"])
+def test_a_table_of_text_looks_like_data_and_the_way_out_is_named(name: str) -> None:
+    data = b"id,text\n1,one\n"
+    content = gzip.compress(data) if name.endswith("gz") else data
+    said = "CSV: convert it to JSON Lines or Parquet"
+    assert inspect(name, content) == Inspected(None, said, looks_like_data=True)
+    assert inspect("a.csv", b"") == Inspected(None, "empty")
+    records = inspect("a.csv", LINE)
+    assert records.file is not None  # records are, whatever they are called
 
 
 LONG = texts("x" * 1000)

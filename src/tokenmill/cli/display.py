@@ -137,9 +137,13 @@ def result_rows(result: RunResult) -> list[tuple[str, str]]:
 
 def _files(result: RunResult) -> str:
     """How many, and how many of them are not what they should be: "8 (1 missing, 1 damaged)"."""
-    skipped = f"{result.left_out:,} skipped, named in {layout.MANIFEST}" if result.left_out else ""
-    counts = ((len(result.missing), "missing"), (len(result.damaged), "damaged"))
-    notes = [*(f"{count:,} {what}" for count, what in counts if count), *([skipped] if skipped else [])]
+    told = (  # the files beside data are not warned of, so they are counted apart
+        (len(result.missing), "missing"),
+        (len(result.damaged), "damaged"),
+        (result.left_out - result.side_files, f"skipped, named in {layout.MANIFEST}"),
+        (result.side_files, "known side file" if result.side_files == 1 else "known side files"),
+    )
+    notes = [f"{count:,} {what}" for count, what in told if count]
     return f"{result.files:,}" + (f" ({', '.join(notes)})" if notes else "")
 
 

@@ -189,5 +189,5 @@ def _report_skipped(result: RunResult) -> None:
         log.error(
             "skipped, but it looks like data: %s. It is not in the output. Convert it to JSON Lines and start over "
             "with --overwrite, or leave it out of the inputs, for example with a glob",
-            first_few(result.skipped_data.items(), len(result.skipped_data)),
+            first_few(result.skipped_data.items()),
         )

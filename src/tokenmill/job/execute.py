@@ -32,7 +32,7 @@ from tokenmill.output.finish import write_rejects
 from tokenmill.output.open import output_storage
 from tokenmill.output.plan_file import Plan, Units
 from tokenmill.output.schema import DamagedFile, Summary
-from tokenmill.plan.make import Planned, make_plan
+from tokenmill.plan.make import QUIET, Planned, make_plan
 from tokenmill.read.corpus import Corpus
 from tokenmill.records import Ledger, StageSeconds, Unit
 from tokenmill.storage.base import Storage
@@ -49,7 +49,8 @@ class RunResult:
     """What a run did.
 
     `missing` maps files that could not be read to the reason: the next run reads them. `damaged` are files of which
-    only what is whole is in the output. `skipped_data` are those that were skipped although they look like data.
+    only what is whole is in the output. `skipped_data` are those that were skipped although they look like data. All
+    that was skipped is `left_out`, and `side_files` of these are known to lie beside data.
     """
 
     output: Path
@@ -59,6 +60,7 @@ class RunResult:
     damaged: dict[str, DamagedFile]
     skipped_data: dict[str, str]
     left_out: int
+    side_files: int
     output_bytes: int
     already_complete: bool
     meter: Meter
@@ -237,6 +239,7 @@ def _result(job: Job, summary: Summary, meter: Meter, *, already_complete: bool)
         damaged=summary.damaged,
         skipped_data={entry.name: entry.why for entry in job.skipped.data()},
         left_out=len(job.skipped),
+        side_files=sum(entry.why in QUIET for entry in job.skipped),
         output_bytes=sum(storage.stat(name).size for name in names),
         already_complete=already_complete,
         meter=meter.freeze(),

@@ -31,6 +31,7 @@ FIELDS_IN_MESSAGE = 12
 NOTE = "a description of the data beside it"
 SAME_FILE = "another name of a file that is read already"
 SIDE_FILE = "written beside data, and none itself"
+QUIET = (NOTE, SIDE_FILE)
 
 
 class Inspector(Cutter, Protocol):
@@ -105,7 +106,7 @@ def _each_once(files: Spool, links: Mapping[str, str], root: str, skipped: Skipp
 def _tell(skipped: Skipped, odd: Skipped) -> None:
     """Say what is skipped, loudly what may be missed and not at all what belongs there, and what is not as it seems."""
     data, notes, same, others = Skipped(), Skipped(), Skipped(), Skipped()
-    quiet = {NOTE: notes, SIDE_FILE: notes, SAME_FILE: same}
+    quiet = dict.fromkeys(QUIET, notes) | {SAME_FILE: same}
     for entry in skipped:
         which = data if entry.looks_like_data else quiet.get(entry.why, others)
         which.append(entry.name, entry.why)
@@ -115,8 +116,7 @@ def _tell(skipped: Skipped, odd: Skipped) -> None:
         )
         log.warning("skipped %s: %s", what, listed(data))
     if others:
-        what = counted(len(others), "file that is not a supported input", "files that are not a supported input")
-        log.warning("skipped %s: %s", what, listed(others))
+        log.warning("skipped %s: %s", counted(len(others), "file"), listed(others))
     if same:
         log.info("skipped %s: %s", counted(len(same), "duplicate"), listed(same))
     if notes:
@@ -168,4 +168,4 @@ def _nothing_found(arguments: Iterable[str], skipped: Skipped) -> InputError:
 
 def listed(entries: Skipped, most: int = NAMED_IN_MESSAGE) -> str:
     """The first few of many."""
-    return first_few(((entry.name, entry.why) for entry in entries), len(entries), most)
+    return first_few(((entry.name, entry.why) for entry in entries), most)

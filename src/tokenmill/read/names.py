@@ -22,6 +22,7 @@ class Hint(StrEnum):
 
     JSON = "json"
     SHARD = "shard"
+    TABLE = "table"
     NOTHING = "nothing"
     OTHER = "other"
 
@@ -60,6 +61,8 @@ def _hint(stem: str) -> Hint:
     suffix = os.path.splitext(plain)[1]
     if suffix == ".json" or FORMAT_SUFFIXES.get(suffix) is Format.JSONL:
         return Hint.JSON
+    if suffix in (".csv", ".tsv"):
+        return Hint.TABLE
     if suffix:
         return Hint.OTHER
     return Hint.SHARD if plain != stem or _SHARD.fullmatch(plain) else Hint.NOTHING

@@ -126,6 +126,8 @@ def _by_name(seen: Evidence, content: _Content, named: Named) -> Format:
         if named.is_out_of_reach:
             raise _NotAnInputError("compressed in a way that is not supported", looks_like_data=True)
         raise _NotAnInputError(_is_not(seen), looks_like_data=seen.is_mostly_objects)  # which an archive may be
+    if hint is Hint.TABLE and not content.is_empty:
+        raise _NotAnInputError("CSV: convert it to JSON Lines or Parquet", looks_like_data=True)
     is_called_data = hint.is_data or named.codec is not Codec.PLAIN
     looks_like_data = is_called_data or seen.objects > 0
     if content.is_empty and not is_called_data:
@@ -148,7 +150,7 @@ def _by_name(seen: Evidence, content: _Content, named: Named) -> Format:
 def _is_not(seen: Evidence) -> str:
     if seen.text.lstrip()[:1] in (b"{", b"["):
         return "JSON, but not one object per line"
-    return "not JSON Lines, Parquet or .txt"
+    return "not JSON Lines, Parquet, Arrow or .txt"
 
 
 class _Content:
