@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,9 @@ def test_a_lone_path_that_may_be_either_is_an_error_that_says_how_to_tell(toml: 
     assert str(error.value) == (
         f"{toml} has inputs and an output, so x might replace either: write --output-dir x or --input-dir x"
     )
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job.toml")
+    with pytest.raises(ConfigError, match=r"job\.toml is not a file"):
+        load_settings({}, tmp_path / "job.toml")

@@ -42,7 +42,7 @@ def test_an_unknown_user_is_an_error_unless_a_file_is_called_so(home: Path) -> N
 STORES = ["s3://bucket/x", "S3://b", "gs://b/x", "az://c/x", "abfss://c@a.net/x", "hdfs://n:1/x", "hf://datasets/x"]
 
 
-@pytest.mark.parametrize("path", [*STORES, Path("s3://bucket/x"), Path("gs://b")])
+@pytest.mark.parametrize("path", [*STORES, Path("s3://bucket/x"), Path("gs://b"), "S3:/b/x"])
 @pytest.mark.parametrize("use", Use)
 def test_an_object_store_is_refused_with_a_way_out(path: str | Path, use: Use) -> None:
     with pytest.raises(ConfigError) as error:

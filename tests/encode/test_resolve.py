@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import BOS, EOS, PAD, ids, tiny_tokenizer_json
-from tests.support.tokenizers import added, tokenizer_json, unigram_json, write
+from tests.support.tokenizers import added, tokenizer_json, unigram_json, word_level_json, write
 from tokenmill.config import ContentOptions, EncoderChoice, Eos, SpecialTokens
 from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenizer
 from tokenmill.errors import TokenizerError
@@ -163,3 +164,9 @@ def test_a_vocabulary_of_another_type_is_a_clear_error(tmp_path: Path, vocab: ob
     path = write(tmp_path / "t.json", tokenizer_json({"type": "BPE", "vocab": vocab}, {}))
     with pytest.raises(TokenizerError, match="the vocabulary is neither an object nor an array"):
         resolve(path)
+
+
+def test_a_pipe_beside_a_tokenizer_is_not_waited_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "tokenizer.json", word_level_json())
+    os.mkfifo(tmp_path / "tokenizer_config.json")
+    assert resolve_tokenizer(ContentOptions(tokenizer=path, eos_token="</s>")).eos_token == "</s>"

@@ -51,6 +51,7 @@ SIDE_FILES = {
     "dataset_infos.json": PRETTY,
     "dataset_info.json": b'{"features": {}}',
     "SHA256SUMS": b"0123  a.jsonl",
+    "checksums.txt": b"0123  a.jsonl",
     "a.jsonl.sha256": b"0123  a.jsonl",
 }
 
@@ -77,7 +78,9 @@ def test_what_is_skipped_without_a_word_is_told_to_who_asks(inputs: Path, caplog
     assert caplog.messages == ["skipped 1 known file beside the data: _SUCCESS (written beside data, and none itself)"]
 
 
-@pytest.mark.parametrize("name", ["README.jsonl", "README.txt", "license.parquet", "CHECKSUMS"])
+@pytest.mark.parametrize(
+    "name", ["README.jsonl", "README.txt", "license.parquet", "CHECKSUMS", "notice-00000", "README_en"]
+)
 def test_what_can_be_read_is_read_although_it_is_called_like_a_note(inputs: Path, name: str) -> None:
     (inputs / name).write_bytes(parquet_file(["a"]) if name.endswith("parquet") else LINE)
     assert names(plan(inputs)) == [name]

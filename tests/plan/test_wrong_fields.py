@@ -73,3 +73,14 @@ def test_files_that_begin_with_broken_lines_refuse_nothing(inputs: Path) -> None
     (inputs / "c.arrow").write_bytes(b"ARROW1 broken")
     (inputs / "d.jsonl").symlink_to(inputs / "nowhere")
     assert plan(inputs, ReadOptions(id_field="id")).plan.files == 4
+
+
+def test_a_first_line_of_megabytes_is_not_held_to_look_for_fields(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenmill.read.formats.MOST_LOOKED_AT", 1 << 20)
+    line = jsonl({"junk": "x" * (3 << 20)})
+    (inputs / "a.jsonl").write_bytes(line)
+    plan(inputs, ReadOptions())  # it is no evidence: what it has is for the reader to say
+    (inputs / "a.jsonl").write_bytes(jsonl({"junk": "x"}) + line)
+    refused(inputs)

@@ -174,6 +174,7 @@ def test_json_that_is_not_one_object_per_line_looks_like_data(document: str, nam
         ("part-00000", LINE.decode().encode("utf-16-be"), UTF_16),
         ("a.jsonl", LINE.decode().encode("utf-16"), UTF_16),
         ("a.txt", "a text".encode("utf-16"), UTF_16),
+        ("export", b'{"text": "a"},\n{"text": "b"},\n', ONE_VALUE),
         ("a.json", b"\x93NUMPY\x01\0v\0" + b"\n\0\n" * 99, "binary, in no format that is supported"),
         ("part-00000", b"SEQ\x06\x19org.apache.hadoop" + b"\n" + LINE * 9, "not JSON Lines, Parquet, Arrow or .txt"),
         ("database", b"SQLite format 3\0\n" + b"x\0\n" * 9 + LINE, "binary, in no format that is supported"),
@@ -197,3 +198,16 @@ def test_text_under_a_name_of_data_is_read_and_its_lines_are_for_the_reader_to_r
     found = inspect(name, b"no JSON at all\n")
     assert found.file is not None
     assert found.file.format is Format.JSONL
+
+
+@pytest.mark.parametrize("text", [b"BZh is how I sign.", b"BZh91 of us", b"PAR1 is a code word.", b"ARROW1 hit."])
+def test_a_text_may_begin_with_any_word(text: bytes) -> None:
+    found = inspect("letter.txt", text)
+    assert found.file is not None
+    assert (found.file.format, found.file.codec, found.remark) == (Format.TEXT, Codec.PLAIN, None)
+
+
+def test_a_damaged_bzip2_file_is_known_by_its_name() -> None:
+    found = inspect("a.jsonl.bz2", b"BZh9 and then nothing of it")
+    assert found.file is not None
+    assert found.file.codec is Codec.BZIP2

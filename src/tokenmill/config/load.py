@@ -92,6 +92,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # most runs have no file, and `--help` is to be quick
 
     try:
+        if path.exists() and not path.is_file():  # a pipe would have us wait
+            raise ConfigError(f"{printable(path)} is not a file: name a TOML file")
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration file {printable(path)}: {error.strerror}") from error

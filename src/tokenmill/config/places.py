@@ -11,7 +11,9 @@ from tokenmill.messages import printable
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # As pathlib writes it: Path("s3://bucket/x") is "s3:/bucket/x".
-_SHORTENED = re.compile(r"(s3|s3a|s3n|gs|gcs|az|abfss?|adl|wasbs?|r2|oss|cos|hdfs|hf|https?|ftps?|file):/")
+_SHORTENED = re.compile(
+    r"(s3|s3a|s3n|gs|gcs|az|abfss?|adl|wasbs?|r2|oss|cos|hdfs|hf|https?|ftps?|file):/", re.IGNORECASE
+)
 _WEB = {"http", "https", "ftp", "ftps"}
 _STREAM = re.compile(r"-|/dev/(stdin|stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
 

@@ -165,7 +165,8 @@ def _read(path: Path) -> bytes:
 
 def _companion(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.with_name("tokenizer_config.json").read_bytes())
+        companion = path.with_name("tokenizer_config.json")
+        found = json.loads(companion.read_bytes()) if companion.is_file() else {}  # a pipe would have us wait
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

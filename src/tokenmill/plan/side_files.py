@@ -14,13 +14,13 @@ from tokenmill.storage.base import Reading
 # Of Spark, Hadoop and their databases: marks, checksums, and Parquet footers of other files. Of publishers: what is to
 # be read by people.
 _NEVER_DATA = re.compile(
-    r"_success|_metadata|_common_metadata|_(committed|started)_.*|.*\.crc|\.gitattributes"
-    r"|(readme|licen[cs]e|copying|notice|citation|changelog)([-_]\w+)*(\.(md|rst|html?|pdf|org|adoc|cff))?"
+    r"(checksums?|md5sums?|sha\d+sums?)\.txt|_success|_metadata|_common_metadata|_(committed|started)_.*|.*\.crc|\.gitattributes"
+    r"|(readme|licen[cs]e|copying|notice|citation|changelog)(([-_]\w+)*\.(md|rst|html?|pdf|org|adoc|cff))?"
 )
 _LOGS = {"_delta_log", "_spark_metadata"}
 # Descriptions of Hugging Face datasets, checksums.
 _NOTE = re.compile(
-    r"dataset_(dict|info|infos)\.json|(checksums?|md5sums?|sha\d+sums?)(\.txt)?|.*\.(md5|sha1|sha256|sha512)(sums?)?"
+    r"dataset_(dict|info|infos)\.json|checksums?|md5sums?|sha\d+sums?|.*\.(md5|sha1|sha256|sha512)(sums?)?"
 )
 _STATE = "state.json"
 _CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d{5}_of_\d{5})?\.arrow")

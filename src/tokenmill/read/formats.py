@@ -40,6 +40,8 @@ FORMAT_SUFFIXES = {
     ".feather": Format.ARROW,
 }
 
+MOST_LOOKED_AT = 8 << 20
+
 # Rough size of the text in a byte of the file; it only steers how files are grouped.
 _EXPANSION = {Codec.PLAIN: 1, Codec.GZIP: 3, Codec.ZSTD: 3, Codec.BZIP2: 4, Codec.XZ: 4}
 _PARQUET_EXPANSION = 2
@@ -96,7 +98,8 @@ def _absent_from_lines(inputs: Reading, file: InputFile, head: bytes, options: R
     if not file.size or have_fields(records_of(head.removeprefix(BOM).split(b"\n")), options):
         return None
     with inputs.open(file.name) as source:
-        block = next(cut_lines(pieces(source, file.codec), 0, options.max_document_bytes), None)
+        most = min(options.max_document_bytes, MOST_LOOKED_AT)  # a longer first line is no evidence
+        block = next(cut_lines(pieces(source, file.codec), 0, most), None)
         if not isinstance(block, Lines):
             return None
         return absent_from_records(list(records_of(bytes(block.data).split(b"\n"))), options)

@@ -6,6 +6,7 @@ that: somebody must hear of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tokenmill.read.decompress import BrokenStreamError, Bytes, pieces
@@ -18,9 +19,11 @@ from tokenmill.storage.base import Reading, Source
 _MAGIC = (
     (b"\x1f\x8b", Codec.GZIP),
     (b"\x28\xb5\x2f\xfd", Codec.ZSTD),
-    (b"BZh", Codec.BZIP2),
     (b"\xfd7zXZ\x00", Codec.XZ),
 )
+# A letter may begin with "BZh"; behind it comes the mark of a block or of the end.
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
+_JSON = re.compile(rb"\s*(\{\s*\"|\[\s*[\[{\"])")
 MAX_SCHEMA_BYTES = 64 << 20
 # Where the first 64 KiB leave open what a file is, this much is looked at: blank lines, broken ones, empty members.
 MOST_TEXT_BYTES = 1 << 20
@@ -52,7 +55,7 @@ def _inspect(inputs: Reading, name: str) -> Inspected:
         with inputs.open(name) as source:
             size = source.stat.size
             head = source.read(EDGE_BYTES)
-            codec = _codec(head) if head else named.codec
+            codec = _codec(head, named) if head else named.codec
             source.seek(0)
             format_, text = _format(head, _Content(source, codec), named)
             fingerprint = fingerprint_of(source, head)
@@ -72,21 +75,24 @@ def _inspect(inputs: Reading, name: str) -> Inspected:
     return Inspected(file, remark, head=text)
 
 
-def _codec(head: bytes) -> Codec:
+def _codec(head: bytes, named: Named) -> Codec:
     if head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
         return Codec.ZSTD  # a skippable frame, which some writers put first
+    if _BZIP2.match(head) or (named.codec is Codec.BZIP2 and head.startswith(b"BZh")):
+        return Codec.BZIP2
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), Codec.PLAIN)
 
 
 def _format(head: bytes, content: _Content, named: Named) -> tuple[Format, bytes]:
     """The format, and as much of the content as it took to tell."""
-    if head.startswith(b"PAR1"):
+    is_text = named.format is Format.TEXT and not look_at(head, whole=False).is_binary  # which may begin with any word
+    if head.startswith(b"PAR1") and not is_text:
         return Format.PARQUET, b""
-    if head.startswith(b"ARROW1") or _begins_arrow_stream(head):
+    if (head.startswith(b"ARROW1") and not is_text) or _begins_arrow_stream(head):
         return Format.ARROW, b""
     text, whole = content.beginning(EDGE_BYTES)
     seen = look_at(text, whole)
-    if seen.is_utf_16 and named.hint is not Hint.OTHER:
+    if seen.is_utf_16 and (named.hint is not Hint.OTHER or named.format in (Format.JSONL, Format.TEXT)):
         raise _NotAnInputError("in UTF-16: convert it to UTF-8, e.g. by iconv -f UTF-16 -t UTF-8", looks_like_data=True)
     format_ = _by_content(seen, named)
     is_open = named.hint is not Hint.OTHER or seen.is_blank if format_ is None else _is_odd_text(format_, named)
@@ -144,7 +150,8 @@ def _by_name(seen: Evidence, content: _Content, named: Named) -> Format:
         raise _NotAnInputError("binary, in no format that is supported", looks_like_data=looks_like_data)
     if seen.records or hint.is_data:
         return Format.JSONL
-    raise _NotAnInputError(_is_not(seen), looks_like_data=content.codec is not named.codec)  # nor what its suffix says
+    is_odd = content.codec is not named.codec  # not what its suffix says either
+    raise _NotAnInputError(_is_not(seen), looks_like_data=is_odd or _JSON.match(seen.text) is not None)
 
 
 def _is_not(seen: Evidence) -> str:
