@@ -26,7 +26,7 @@ SIDECAR_DTYPE = np.dtype([("end", "<i8"), ("record", "<i8"), ("file", "<i4")])
 
 PREVIEW_BYTES = 160
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Format(StrEnum):
@@ -257,6 +257,14 @@ class Ledger(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise LedgerError(f"{where}: records do not add up, please report this: {self}")
         if self.tokens + self.separators + self.padding != self.rows * seq_len + self.dropped_tokens:
             raise LedgerError(f"{where}: tokens do not add up, please report this: {self}")
+
+    def adds_up(self, seq_len: int) -> bool:
+        """The same of a ledger that was stored. It was checked before it was: if it does not, somebody changed it."""
+        try:
+            self.check(seq_len, "")
+        except LedgerError:
+            return False
+        return True
 
 
 _LEDGER_COUNTS = [name for name in Ledger.__struct_fields__ if name != "rejects_by_reason"]

@@ -96,7 +96,7 @@ REDO: dict[str, tuple[Damage, str]] = {
     "a receipt of other types": (lambda o: edit(o / "units/00001.json", lambda r: r.update(lines=None)), "is damaged"),
     "a receipt with another chunk": (
         lambda o: edit(o / "units/00001.json", lambda r: r["chunks"][0].update(name="\x1b[2J../x")),
-        "chunks do not add up",
+        "it names chunks that are not the unit's",
     ),
     "white space in a receipt": (
         lambda o: edit_text(o / "units/00001.json", '"unit"', ' "unit"'),
@@ -104,7 +104,7 @@ REDO: dict[str, tuple[Damage, str]] = {
     ),
     "an edited receipt": (
         lambda o: edit(o / "units/00001.json", lambda r: r["ledger"].update(tokens=r["ledger"]["tokens"] + 8, rows=0)),
-        "do not add up",
+        "its ledger does not add up",
     ),
 }
 

@@ -170,7 +170,9 @@ def test_a_file_in_several_parts_is_numbered_through() -> None:
     assert index.find(2, 1) == Extent(4, 0, 4, 8)
     assert index.origin(1, 1, 2) == ("1.jsonl", 3)
     assert index.origin(2, 1, 1) == ("1.jsonl", 5)
-    assert index.origin(4, 1, 1) == ("1.jsonl", None)
+    assert index.origin(3, 1, 1) == ("1.jsonl", None)
+    with pytest.raises(OutputError, match=r"docs\.npy is damaged: file 2 is not of its unit\. `tokenmill verify`"):
+        index.origin(3, 2, 1)
     assert index.names == ["0.jsonl", "1.jsonl", "2.jsonl"]
 
 

@@ -17,7 +17,7 @@ from tokenmill.output.finish import finish, summarize
 from tokenmill.output.open import Output, last_inputs, open_output, output_storage
 from tokenmill.output.schema import to_text
 from tokenmill.output.store import Store
-from tokenmill.records import SIDECAR_DTYPE, Ledger, Part
+from tokenmill.records import SIDECAR_DTYPE, ChunkEntry, Ledger, Part
 from tokenmill.storage.memory import MemoryStorage
 
 SIDECAR = np.array([(3, 0, 0), (8, 2, 0)], SIDECAR_DTYPE)
@@ -51,8 +51,8 @@ def test_an_output_tells_what_it_is(complete: MemoryStorage) -> None:
     assert (output.summary.run_id, output.summary.ledger.documents) == ("an id", 2)
     assert [(c.name, c.rows) for c in output.row_index.chunks] == [("00000-0000", 2)]
     assert [(c.unit, c.tokens, c.documents) for c in output.catalog.chunks] == [(0, 8, 2)]
-    assert output.rows("00000-0000").tolist() == ROWS.tolist()
-    assert output.sidecar("00000-0000").tolist() == SIDECAR.tolist()
+    assert output.rows("00000-0000", (2, 4)).tolist() == ROWS.tolist()
+    assert output.sidecar("00000-0000", 8).tolist() == SIDECAR.tolist()
     assert last_inputs(complete) == b"in"
 
 
@@ -136,30 +136,51 @@ def test_an_array_that_cannot_be_read_is_named(complete: MemoryStorage, data: by
     put(complete, "chunks/00000-0000.npy", "chunks/00000-0000.docs.npy", data=data)
     output = Output(complete)
     with pytest.raises(OutputError, match=r"^memory:chunks/00000-0000\.npy cannot be read: "):
-        output.rows("00000-0000")
+        output.rows("00000-0000", (2, 4))
     with pytest.raises(OutputError, match=r"^memory:chunks/00000-0000\.docs\.npy cannot be read: "):
-        output.sidecar("00000-0000")
+        output.sidecar("00000-0000", 8)
     with pytest.raises(OutputError, match=r"00000-0001\.npy cannot be read: .*No such file"):
-        output.rows("00000-0001")
+        output.rows("00000-0001", (2, 4))
 
 
 def test_another_array_in_the_place_of_a_sidecar_is_refused(complete: MemoryStorage) -> None:
     put(complete, "chunks/00000-0000.docs.npy", data=npy(ROWS))
-    with pytest.raises(OutputError, match=r"^memory:chunks/00000-0000\.docs\.npy is not a sidecar$"):
-        Output(complete).sidecar("00000-0000")
+    with pytest.raises(OutputError, match=r"^memory:chunks/00000-0000\.docs\.npy is damaged: it is not a sidecar\."):
+        Output(complete).sidecar("00000-0000", 8)
+
+
+@pytest.mark.parametrize("data", [ROWS[:1], ROWS.reshape(4, 2), ROWS.ravel(), ROWS.astype("<f4"), ROWS.astype("<i4")])
+def test_rows_of_another_shape_or_type_are_refused(complete: MemoryStorage, data: Any) -> None:
+    put(complete, "chunks/00000-0000.npy", data=npy(data))
+    with pytest.raises(
+        OutputError, match=r"00000-0000\.npy is damaged: .* and not 2 rows of 4 ids\. `tokenmill verify`"
+    ):
+        Output(complete).rows("00000-0000", (2, 4))
+
+
+@pytest.mark.parametrize("ends", [[0], [-1], [9], [3, 3], [3, 2], [2**62], [-(2**63), 2**63 - 1], [5, 8, 9]])
+def test_ends_of_documents_that_cannot_be_are_refused(complete: MemoryStorage, ends: list[int]) -> None:
+    put(complete, "chunks/00000-0000.docs.npy", data=npy(np.array([(e, 0, 0) for e in ends], SIDECAR_DTYPE)))
+    with pytest.raises(OutputError, match=r"docs\.npy is damaged: the ends of documents do not increase"):
+        Output(complete).sidecar("00000-0000", 8)
 
 
 def test_rows_are_mapped_and_cannot_be_written_to(tmp_path: Path) -> None:
     job = unit_job({"a.jsonl": b'{"text": "abc"}\n{"text": "d"}\n'}, folder=tmp_path)
     job.run()
-    rows = open_output(tmp_path / "out").rows("00000-0000")
+    rows = open_output(tmp_path / "out").rows("00000-0000", (2, 4))
     assert rows.tolist() == [[*b"abc", 256], [*b"d", 256, 257, 257]]
     with pytest.raises(ValueError, match="read-only"):
         rows[0, 0] = 1
 
 
+def chunk(name: str, tokens: int) -> ChunkEntry:
+    return chunk_entry(name=name, rows=2, tokens=tokens)
+
+
 def documents(output: Output, chunks: list[tuple[str, int]]) -> list[tuple[int, int, list[int]]]:
-    return [(file, record, tokens.tolist()) for file, record, tokens in output.documents(chunks)]
+    found = output.documents([chunk(*c) for c in chunks], 2)
+    return [(file, record, tokens.tolist()) for file, record, tokens in found]
 
 
 def test_documents_are_put_together_across_chunks(storage: MemoryStorage) -> None:
@@ -175,7 +196,7 @@ def test_documents_are_put_together_across_chunks(storage: MemoryStorage) -> Non
     output = Output(storage)
     assert documents(output, [("0", 4), ("1", 4), ("2", 3)]) == [(0, 0, [1, 1]), (0, 4, [2] * 7), (1, 0, [3, 3])]
     # A document of one chunk is not copied, whatever ended before it.
-    assert [tokens.flags.owndata for _, _, tokens in output.documents([("2", 3), ("2", 3)])] == [False] * 4
+    assert [tokens.flags.owndata for _, _, tokens in output.documents([chunk("2", 3)] * 2, 2)] == [False] * 4
     # What goes on behind the last chunk was dropped.
     assert documents(output, [("0", 4), ("1", 4)]) == [(0, 0, [1, 1])]
     assert documents(output, []) == []

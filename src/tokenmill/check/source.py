@@ -129,7 +129,7 @@ class SourceChecker:
             yield self._fault(unit, file, record, "is in the rows, but not in the source")
 
     def _documents(self, receipt: Receipt) -> Iterator[_Document]:
-        return self._output.documents((c.name, c.tokens) for c in receipt.chunks)
+        return self._output.documents(receipt.chunks, self._output.job.options.seq_len)
 
     def _present(self, documents: Iterator[_Document], absent: Collection[int]) -> Iterator[_Document]:
         for document in documents:

@@ -122,6 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
             log.error("%s", error)
             return error.exit_code
+        except MemoryError:
+            if args.debug:
+                traceback.print_exc()
+            log.error("there is not enough memory: give it more, or end other programs, and run the command again")
+            return TokenmillError.exit_code
         except KeyboardInterrupt:
             log.error("interrupted")
             return Interrupted.exit_code

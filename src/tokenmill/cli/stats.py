@@ -94,7 +94,7 @@ def _lines(stats: Stats, most: int) -> Iterator[str]:
     yield from _histogram(stats.lengths)
     yield ""
     frequent = [("most frequent tokens", "id", "count", "share")]
-    total = ledger.tokens + ledger.separators
+    total = max(1, ledger.tokens + ledger.separators)
     for number, token, count in stats.frequent:
         shown = visible(token).replace("\n", "").replace("\t", "")
         frequent.append((f"{shown!r}", f"{number}", f"{count:,}", f"{100 * count / total:.2f} %"))

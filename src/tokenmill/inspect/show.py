@@ -98,7 +98,7 @@ class Viewer:
         chunk = self._index.chunks[number]
         start, begins = 0, not self._index.goes_on(number - 1, chunk.unit)
         for end, record, file in self._index.sidecar(number).tolist():
-            yield Span(start, end, *self._index.origin(chunk.unit, file, record), begins, True)
+            yield Span(start, end, *self._index.origin(number, file, record), begins, True)
             start, begins = end, True
         if start < chunk.tokens:
             origin = self._index.origin_of_rest(number) or ("(a document whose end was dropped)", None)

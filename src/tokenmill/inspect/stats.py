@@ -58,14 +58,16 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
     for committed_unit in committed(found.receipts, found.plan):
         carried = 0
         for chunk in committed_unit.receipt.chunks:
-            tokens = found.rows(chunk.name).reshape(-1)[: chunk.tokens]
+            tokens = found.rows(chunk.name, (chunk.rows, job.options.seq_len)).reshape(-1)[: chunk.tokens]
             for start in range(0, len(tokens), BLOCK_TOKENS):
                 block = tokens[start : start + BLOCK_TOKENS]
                 counts += np.bincount(block, minlength=len(counts))[: len(counts)]
                 done += len(block) * width
                 progress(done, total)
-            sidecar = found.sidecar(chunk.name)
-            carried = _count_documents(stats, sidecar, committed_unit.unit.names, carried, len(tokens))
+            sidecar, names = found.sidecar(chunk.name, len(tokens)), committed_unit.unit.names
+            for foreign in set(sidecar["file"].tolist()) - names.keys():
+                raise found.foreign_file(chunk.name, foreign)
+            carried = _count_documents(stats, sidecar, names, carried, len(tokens))
     separators = sum(token is not None for token in (job.tokenizer.bos_id, job.tokenizer.eos_id))
     for name, (documents, with_separators) in stats.by_file.items():
         stats.by_file[name] = (documents, with_separators - documents * separators)

@@ -11,8 +11,9 @@ from tokenmill.errors import LedgerError, OutputError, RejectLimitError
 from tokenmill.job.prepare import Job
 from tokenmill.messages import printable
 from tokenmill.output import layout
-from tokenmill.output.finish import finish, public_rejects, summarize, write_rejects
+from tokenmill.output.finish import committed, finish, public_rejects, summarize, write_rejects
 from tokenmill.output.open import Output
+from tokenmill.output.receipts import REMOVE
 from tokenmill.output.schema import Summary, decode, has_checksum, to_line
 from tokenmill.output.spool import lines_of
 from tokenmill.records import Ledger, Reason
@@ -26,7 +27,8 @@ def complete_job(job: Job) -> Summary:
     """Write rejects and manifest, unless there are more rejects than the job allows."""
     summary = summarize(job.receipts, job.plan, job.run_id)
     ledger = summary.ledger
-    ledger.check(job.config.seq_len, "the whole job")
+    if not ledger.adds_up(job.config.seq_len):
+        raise _changed_receipt(job)
     listed = write_rejects(job.receipts, job.plan)
     if listed != ledger.rejected:
         raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
@@ -34,6 +36,15 @@ def complete_job(job: Job) -> Summary:
         raise too_many_rejects(job, ledger)
     finish(job.receipts, job.plan, job.description, summary, job.skipped)
     return summary
+
+
+def _changed_receipt(job: Job) -> OutputError:
+    """Which receipt is to blame: each was written only after its ledger was checked."""
+    for done in committed(job.receipts, job.plan):
+        if not done.receipt.ledger.adds_up(job.config.seq_len):
+            where = job.store.storage.describe(layout.receipt_file(done.unit))
+            return OutputError(f"{where} is damaged (its ledger does not add up). {REMOVE}")
+    raise AssertionError("ledgers that add up have a sum that does")
 
 
 def how_it_ended(job: Job) -> Summary | None:

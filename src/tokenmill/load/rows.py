@@ -139,13 +139,14 @@ class Rows:
 
     def _chunk(self, number: int) -> TokenIds:
         if number not in self._maps:
-            self._maps[number] = self._output.rows(self._names[number])
+            rows = self._ends[number] - self.first_row(number)
+            self._maps[number] = self._output.rows(self._names[number], (rows, self.seq_len))
         return self._maps[number]
 
     def _ends_in(self, chunk: int) -> Any:
         """Where the documents that end in a chunk do so."""
         if chunk not in self._document_ends:
-            self._document_ends[chunk] = self._output.sidecar(self._names[chunk])["end"]
+            self._document_ends[chunk] = self._output.sidecar(self._names[chunk], self._tokens[chunk])["end"]
         return self._document_ends[chunk]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,7 +163,9 @@ class Rows:
             chunks = list(group)
             firsts = {p.file: p.first_record for p in catalog.units[unit].parts}
             ids = self._ids(chunks)
-            for file, record, tokens in self._output.documents((c.name, c.tokens) for c in chunks):
+            for file, record, tokens in self._output.documents(chunks, self.seq_len):
+                if file not in firsts:
+                    raise self._output.foreign_file(chunks[0].name, file)
                 first, name = firsts[file], catalog.inputs[file].name
                 yield StoredDocument(tokens, name, None if first is None else first + record, next(ids))
 

@@ -44,16 +44,18 @@ class Index:
 
     def sidecar(self, chunk: int) -> Sidecar:
         entry = self.chunks[chunk]
-        found = self._output.sidecar(entry.name)
+        found = self._output.sidecar(entry.name, entry.tokens)
         if len(found) != entry.documents:
             where = self._output.storage.describe(layout.chunk_file(entry.name, layout.DOCUMENTS))
             raise OutputError(f"{where} has {len(found):,} documents, the manifest says {entry.documents:,}")
         return found
 
-    def origin(self, unit: int, file: int, record: int) -> Origin:
-        """Where a record of a sidecar of this unit came from."""
-        first = next(part.first_record for part in self._units[unit].parts if part.file == file)
-        return self.names[file], None if first is None else first + record
+    def origin(self, chunk: int, file: int, record: int) -> Origin:
+        """Where a record of the sidecar of this chunk came from."""
+        for part in self._units[self.chunks[chunk].unit].parts:
+            if part.file == file:
+                return self.names[file], None if part.first_record is None else part.first_record + record
+        raise self._output.foreign_file(self.chunks[chunk].name, file)
 
     def goes_on(self, chunk: int, unit: int) -> bool:
         """Whether this is a chunk of the unit, and its last document goes on in the next."""
@@ -67,7 +69,7 @@ class Index:
         for later in range(chunk + 1, self._chunks_of(unit).stop):
             if self.chunks[later].documents:
                 _, record, file = self.sidecar(later)[0].tolist()
-                return self.origin(unit, file, record)
+                return self.origin(later, file, record)
         return None
 
     def find(self, file: int, number: int) -> Extent | None:

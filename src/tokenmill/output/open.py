@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,19 @@ from tokenmill.storage.local import LocalStorage
 from tokenmill.write.npy import map_array
 
 T = TypeVar("T")
+
+_VERIFY = "`tokenmill verify` names all that is damaged, and the units to run again"
+
+
+class Chunk(Protocol):
+    """A chunk as receipts and the manifest know it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
 
 
 class Output:
@@ -109,17 +122,30 @@ class Output:
 
     # chunks
 
-    def rows(self, chunk: str) -> TokenIds:
-        """The rows of a chunk, mapped."""
-        found: TokenIds = self._map(layout.chunk_file(chunk, layout.ROWS))
+    def rows(self, chunk: str, shape: tuple[int, int]) -> TokenIds:
+        """The rows of a chunk, mapped, if they are so many and so long."""
+        name = layout.chunk_file(chunk, layout.ROWS)
+        found: TokenIds = self._map(name)
+        if found.shape != shape or found.dtype.kind != "u":
+            raise self._damaged(
+                name, f"it is {found.dtype} {found.shape} and not {shape[0]:,} rows of {shape[1]:,} ids"
+            )
         return found
 
-    def sidecar(self, chunk: str) -> Sidecar:
-        """Where documents end in a chunk and which records they are, mapped."""
-        found = self._map(layout.chunk_file(chunk, layout.DOCUMENTS))
-        if found.dtype != SIDECAR_DTYPE:
-            raise OutputError(f"{self.storage.describe(layout.chunk_file(chunk, layout.DOCUMENTS))} is not a sidecar")
+    def sidecar(self, chunk: str, tokens: int) -> Sidecar:
+        """Where documents end in a chunk of so many tokens and which records they are, mapped."""
+        name = layout.chunk_file(chunk, layout.DOCUMENTS)
+        found = self._map(name)
+        if found.dtype != SIDECAR_DTYPE or found.ndim != 1:
+            raise self._damaged(name, "it is not a sidecar")
+        ends = found["end"]
+        if len(ends) and not (ends[0] > 0 and ends[-1] <= tokens and (ends[1:] > ends[:-1]).all()):
+            raise self._damaged(name, "the ends of documents do not increase within the chunk")
         return found
+
+    def foreign_file(self, chunk: str, file: int) -> OutputError:
+        """For whoever meets a document of a file that its unit does not have."""
+        return self._damaged(layout.chunk_file(chunk, layout.DOCUMENTS), f"file {file} is not of its unit")
 
     def ids(self, chunk: str, documents: int) -> list[bytes]:
         """The ids of the documents that end in a chunk, each as JSON."""
@@ -129,24 +155,26 @@ class Output:
         except OSError as error:
             raise OutputError(f"{self.storage.describe(name)} cannot be read: {error.strerror}") from error
         if rest or len(lines) != documents:
-            raise OutputError(f"{self.storage.describe(name)} is damaged: it must have {documents:,} lines")
+            raise self._damaged(name, f"it must have {documents:,} lines")
         return lines
 
     def _map(self, name: str) -> npt.NDArray[Any]:
         try:
             return map_array(self.storage.map(name))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else error
-            way_out = "`tokenmill verify` names all that is damaged, and the units to run again"
-            raise OutputError(f"{self.storage.describe(name)} cannot be read: {why}. {way_out}") from error
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise OutputError(f"{self.storage.describe(name)} cannot be read: {why}. {_VERIFY}") from error
 
-    def documents(self, chunks: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, TokenIds]]:
-        """File, record and tokens of the documents of one unit, put together across its chunks (name, tokens)."""
+    def _damaged(self, name: str, why: str) -> OutputError:
+        return OutputError(f"{self.storage.describe(name)} is damaged: {why}. {_VERIFY}")
+
+    def documents(self, chunks: Iterable[Chunk], seq_len: int) -> Iterator[tuple[int, int, TokenIds]]:
+        """File, record and tokens of the documents of one unit, put together across its chunks."""
         carry: list[TokenIds] = []
-        for name, count in chunks:
-            tokens = self.rows(name).ravel()[:count]
+        for chunk in chunks:
+            tokens = self.rows(chunk.name, (chunk.rows, seq_len)).ravel()[: chunk.tokens]
             start = 0
-            for end, record, file in self.sidecar(name).tolist():
+            for end, record, file in self.sidecar(chunk.name, len(tokens)).tolist():
                 yield file, record, np.concatenate([*carry, tokens[start:end]]) if carry else tokens[start:end]
                 carry, start = [], end
             if start < len(tokens):

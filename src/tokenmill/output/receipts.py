@@ -63,6 +63,8 @@ class Receipts:
                 raise ValueError("it is of another unit")
             if any(damage.part >= len(unit.parts) for damage in receipt.damaged):
                 raise ValueError("it knows of damage in a part that the unit does not have")
+            if any(chunk.name != layout.chunk_name(unit, n) for n, chunk in enumerate(receipt.chunks)):
+                raise ValueError("it names chunks that are not the unit's")
             return receipt
 
     def finished(self, unit: Unit) -> Receipt | None:

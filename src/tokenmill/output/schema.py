@@ -20,7 +20,9 @@ from tokenmill.records import EMPTY, ChunkEntry, Count, Damage, InputFile, Ledge
 FORMAT_VERSION: Literal[1] = 1
 
 T = TypeVar("T")
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+ChunkCount = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+Dtype = Literal["uint16", "uint32"]
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,11 +49,11 @@ class StoredOptions(Stored, frozen=True, kw_only=True):
 class StoredTokenizer(Stored, frozen=True, kw_only=True):
     name: str
     sha256: str
-    vocab_size: Positive
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
     eos_id: Count | None
     bos_id: Count | None
     pad_id: Count
-    dtype: Literal["uint16", "uint32"]
+    dtype: Dtype
 
 
 class StoredJob(Stored, frozen=True, kw_only=True):
@@ -200,18 +202,18 @@ class SkippedFiles(msgspec.Struct, frozen=True):
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    seq_len: int
+    seq_len: Positive
     id_field: str | None = None
 
 
 class _Dtype(msgspec.Struct, frozen=True):
-    dtype: str
+    dtype: Dtype
 
 
 class ChunkRows(msgspec.Struct, gc=False, frozen=True):
     name: str
-    rows: int
-    tokens: int
+    rows: ChunkCount
+    tokens: ChunkCount
 
 
 class RowIndex(msgspec.Struct, frozen=True):
@@ -227,11 +229,11 @@ class InputName(msgspec.Struct, gc=False, frozen=True):
 
 
 class ChunkOfUnit(msgspec.Struct, gc=False, frozen=True):
-    unit: int
+    unit: Count
     name: str
-    rows: int
-    tokens: int
-    documents: int
+    rows: ChunkCount
+    tokens: ChunkCount
+    documents: ChunkCount
 
 
 class Catalog(msgspec.Struct, frozen=True):
@@ -240,6 +242,14 @@ class Catalog(msgspec.Struct, frozen=True):
     inputs: list[InputName]
     units: list[UnitEntry]
     chunks: list[ChunkOfUnit]
+
+    def __post_init__(self) -> None:
+        """Whoever looks something up in it may rely on what it refers to being there."""
+        for number, unit in enumerate(self.units):
+            if unit.unit != number or not unit.parts or any(p.file >= len(self.inputs) for p in unit.parts):
+                raise ValueError(f"what it says of unit {number} does not fit the rest")
+        if any(chunk.unit >= len(self.units) for chunk in self.chunks):
+            raise ValueError("a chunk is of a unit that is not there")
 
 
 _LISTS_END_WITH = ' "left_out": [\n'
