@@ -9,6 +9,7 @@
     ├── OutputError            (OSError)          the output cannot be written             exit 1
     │   ├── DifferentJobError                     the directory holds another job          exit 1
     │   └── OutputBusyError                       another run is writing there             exit 1
+    ├── OpenFilesError         (RuntimeError)     the system allows too few open files     exit 1
     ├── WorkerError            (RuntimeError)     units failed again and again             exit 1
     ├── BenchmarkError         (RuntimeError)     something that is measured failed        exit 1
     ├── LedgerError            (AssertionError)   records or tokens do not add up: a bug    exit 1
@@ -85,6 +86,10 @@ class DifferentJobError(OutputError):
 
 class OutputBusyError(OutputError):
     """Another run holds the output directory."""
+
+
+class OpenFilesError(TokenmillError, RuntimeError):
+    """Too many files are open. Not an OSError: no file is at fault, so nobody may go on without one."""
 
 
 class WorkerError(TokenmillError, RuntimeError):

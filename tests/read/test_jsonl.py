@@ -138,6 +138,26 @@ def test_an_id_is_always_json() -> None:
     assert parse(data, id_field="id").document_ids == ['"\ufffd"'.encode(), b"null", b'"\\ud800"']
 
 
+@pytest.mark.parametrize(
+    "field", ['a"b', "a\\b", "a\nb", "\0", "\x1b[2J", "\ud800", "é", "'", "{}", ".".join("x" * 200)]
+)
+def test_any_field_can_be_the_text_or_the_id(field: str) -> None:
+    nested: object = "found"
+    for key in reversed(field.split(".")):
+        nested = {key: nested}
+    assert isinstance(nested, dict)
+    data = jsonl(nested, nested | {"more": 1})
+    assert parse(data, text=field).texts == ["found", "found"]
+    assert parse(jsonl(nested | {"text": "a"}), id_field=field).document_ids == [b'"found"']
+
+
+def test_a_field_with_thousands_of_dots_is_just_not_there() -> None:
+    field = ".".join("x" * 3001)
+    found = parse(texts("a"), text=field)
+    assert [r.reason for r in found.rejects] == [Reason.NO_TEXT_FIELD]
+    assert parse(texts("a"), id_field=field).document_ids == [b"null"]
+
+
 def test_text_and_id_may_lie_in_the_same_nested_object() -> None:
     found = parse(jsonl({"d": {"t": "a", "i": 1}}, {"d": {"t": "b"}}), text="d.t", id_field="d.i")
     assert (found.texts, found.document_ids) == (["a", "b"], [b"1", b"null"])

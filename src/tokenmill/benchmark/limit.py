@@ -86,7 +86,7 @@ class Limit:
     def _parse(self, block: bytes) -> list[str]:
         begun = thread_time()
         try:
-            texts = self._picker.texts(self._picker.decoder.decode_lines(block))
+            texts = self._picker.texts(self._picker.decode_lines(block))
         except _BAD:  # a bad line among them, which a run looks into
             texts = None
         if texts is None:
@@ -97,7 +97,7 @@ class Limit:
     def _good(self, lines: list[bytes]) -> Iterator[str]:
         for line in lines:
             try:
-                text = self._picker.text(self._picker.decoder.decode(line))
+                text = self._picker.text(self._picker.decode(line))
             except _BAD:
                 continue
             if isinstance(text, str):

@@ -6,6 +6,7 @@ What a command needs is imported when it runs: `tokenmill --help` must not load 
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import sys
 import traceback
@@ -122,6 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
             log.error("%s", error)
             return error.exit_code
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                return _report_defect(args, error)
+            from tokenmill.storage.local import open_files_error
+
+            log.error("%s", open_files_error())
+            return TokenmillError.exit_code
         except MemoryError:
             if args.debug:
                 traceback.print_exc()
@@ -131,9 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log.error("interrupted")
             return Interrupted.exit_code
         except Exception as error:
-            if args.debug:
-                traceback.print_exc()
-            log.error(
-                "%s: %s. This is a defect: please report it with the output of --debug", type(error).__name__, error
-            )
-            return 1
+            return _report_defect(args, error)
+
+
+def _report_defect(args: argparse.Namespace, error: Exception) -> int:
+    if args.debug:
+        traceback.print_exc()
+    log.error("%s: %s. This is a defect: please report it with the output of --debug", type(error).__name__, error)
+    return 1

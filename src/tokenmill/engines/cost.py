@@ -15,6 +15,8 @@ MB = 1_000_000
 PROCESS_BYTES = 200 * MB  # interpreter, libraries, one tokenizer, its reference if that is loaded
 THREAD_BYTES = 130 * MB  # a thread that encodes: the cache of the encoder has a ceiling per thread
 BLOCK_BYTES = 20 * MB  # a block in flight: lines, texts, ids, rows
+OPEN_FILES = 16  # logs, locks, pipes and temporary lists
+OPEN_FILES_PER_WORKER = 6  # an input, which Arrow opens once more; rows, sidecar, ids and rejects
 SINGLE_BYTES = PROCESS_BYTES + THREAD_BYTES + 3 * BLOCK_BYTES  # a process that encodes on one thread
 
 
@@ -69,6 +71,11 @@ class Budget:
     """The engine's processes and threads, in words."""
     worker: tuple[str, str] = ("thread", "threads")
     """What the engine calls a worker, and several."""
+
+    @property
+    def open_files(self) -> int:
+        """How many files may be open at a time."""
+        return OPEN_FILES + OPEN_FILES_PER_WORKER * self.workers
 
     def summary(self, *, by_auto: bool) -> str:
         """One short line: "engine: extreme (auto), 2 threads, 12.6 GB memory budget"."""

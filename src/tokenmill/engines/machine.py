@@ -7,6 +7,8 @@ import resource
 import sys
 from pathlib import Path
 
+from tokenmill.storage.local import open_files_error
+
 
 def current_memory() -> int:
     """Resident bytes of this process now, or at its peak where the system does not say."""
@@ -27,6 +29,29 @@ def peak_memory() -> int:
     # Where there is no better figure: it is inherited from the process that started this one, if that was larger.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def allow_open_files(count: int) -> None:
+    """See to it that so many more files can be opened, as far as the system lets us; OpenFilesError if it does not.
+
+    A library that runs out of them in the middle of something may say so in its own words, or not at all.
+    """
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _open_files() + count
+    if limit in (wanted, resource.RLIM_INFINITY) or wanted < limit:
+        return
+    if most in (wanted, resource.RLIM_INFINITY) or wanted < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    else:
+        raise open_files_error()
+
+
+def _open_files() -> int:
+    """How many this process has open; about as many as it has at first where the system does not say."""
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return 16
 
 
 def default_workers() -> int:

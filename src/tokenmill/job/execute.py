@@ -19,7 +19,8 @@ from tokenmill.encode import Encoder, Tokenizer, build_encoder, resolve_tokenize
 from tokenmill.engines.auto import choose_engine
 from tokenmill.engines.base import Assignment
 from tokenmill.engines.budget import derive_budget, limit_to_machine
-from tokenmill.engines.cost import Budget
+from tokenmill.engines.cost import OPEN_FILES, Budget
+from tokenmill.engines.machine import allow_open_files
 from tokenmill.engines.registry import engine_class
 from tokenmill.errors import ConfigError, Interrupted, OutputError, TokenmillError
 from tokenmill.job.complete import complete_job, how_it_ended, too_many_rejects
@@ -36,6 +37,7 @@ from tokenmill.plan.make import QUIET, Planned, make_plan
 from tokenmill.read.corpus import Corpus
 from tokenmill.records import Ledger, StageSeconds, Unit
 from tokenmill.storage.base import Storage
+from tokenmill.storage.local import within_limit
 
 log = logging.getLogger("tokenmill")
 
@@ -73,6 +75,7 @@ class RunResult:
 
 def run(config: Config, *, stop: threading.Event | None = None, display: Display | None = None) -> RunResult:
     """Do a job, or what is left of it. Set `stop` to end it early in a resumable state (raises Interrupted)."""
+    allow_open_files(OPEN_FILES)  # before there are threads: one that cannot open a module says that it is not there
     config = limit_to_machine(config)
     tokenizer = resolve_tokenizer(config)
     with ThreadPoolExecutor(1) as loader:
@@ -100,6 +103,7 @@ def run_planned(
         if not pending and (summary := how_it_ended(job)) is not None:
             job.store.conclude()
             return _result(job, summary, meter, already_complete=True)
+        allow_open_files(budget.open_files)
         _announce(job, pending, budget, chosen)
         with closing(engine_class(budget.engine)(_assignment(job, pending, budget))) as engine:
             engine.warm_up()
@@ -134,7 +138,8 @@ def _assignment(job: Job, pending: Units, budget: Budget) -> Assignment:
 def _output_errors(storage: Storage, hint: str) -> Iterator[None]:
     """Whatever fails to be written outside a unit: inputs are read inside units only."""
     try:
-        yield
+        with within_limit():
+            yield
     except OSError as error:
         if isinstance(error, TokenmillError):
             raise

@@ -14,6 +14,7 @@ from typing import IO
 from tokenmill.errors import OutputError
 from tokenmill.messages import printable
 from tokenmill.storage.base import Source
+from tokenmill.storage.local import within_limit
 
 
 @contextmanager
@@ -25,6 +26,11 @@ def _no_room() -> Iterator[None]:
         raise OutputError(
             f"cannot write temporary data to {folder}: {error.strerror}. Make room, or name another folder in TMPDIR"
         ) from error
+
+
+def _temporary() -> IO[bytes]:
+    with _no_room(), within_limit():
+        return tempfile.TemporaryFile()  # which lives as long as its Spool
 
 
 def _close(file: IO[bytes]) -> None:
@@ -42,8 +48,7 @@ class Spool:
     """Lines in a file: a new one that is gone with the process, or an opened one."""
 
     def __init__(self, source: Source | None = None) -> None:
-        # ruff's way, a `with`, does not fit: the file lives as long as this object.
-        self._file: IO[bytes] = tempfile.TemporaryFile() if source is None else _buffered(source)  # noqa: SIM115
+        self._file: IO[bytes] = _temporary() if source is None else _buffered(source)
         weakref.finalize(self, _close, self._file)
         self._lock = threading.Lock()
         self._count = 0

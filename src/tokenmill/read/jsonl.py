@@ -161,7 +161,7 @@ class JsonlParser:
         if lines is None:
             return None
         try:
-            records = self._picker.decoder.decode_lines(data)
+            records = self._picker.decode_lines(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         if len(records) != lines or (texts := self._picker.texts(records)) is None:
@@ -209,7 +209,7 @@ class JsonlParser:
             return too_large(number, offset, len(line), self._limit, line)
         line = line.removeprefix(BOM)
         try:
-            record = self._picker.decoder.decode(line)
+            record = self._picker.decode(line)
             if (text := self._picker.text(record)) is not UNSET:
                 return text, self._picker.id(record) if self._id_field else b""
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

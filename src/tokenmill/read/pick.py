@@ -7,6 +7,7 @@ has it, whatever its value is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 MISSING = object()
 
-# A key may contain any number of dots; no text lies deeper than this.
+# Types are made for this many levels; deeper fields are looked up by Python's json.
 _MOST_LEVELS = 64
 _NO_ID = msgspec.Raw(b"null")
 _NO_KEY = msgspec.Raw(b"")
@@ -46,7 +47,23 @@ class Picker:
         self._id_is_dotted = "." in (id_field or "")
         self._nested_text = attrgetter(".".join(["text"] * max(1, len(self._text_path))))
         self._nested_id = attrgetter(".".join(_id_attributes(self._text_path, self._id_path) or ["id"]))
-        self.decoder = msgspec.json.Decoder(self._record_type(text_field, id_field))
+        self._decoder: msgspec.json.Decoder[Any] | None = None
+        if max(text_field.count("."), (id_field or "").count(".")) < _MOST_LEVELS:
+            with suppress(ValueError):  # it cannot know a key with quotes, backslashes or control characters
+                self._decoder = msgspec.json.Decoder(self._record_type(text_field, id_field))
+
+    def decode(self, line: bytes) -> Any:
+        """A record. Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError if it needs a closer look."""
+        return self._known().decode(line)
+
+    def decode_lines(self, lines: bytes | memoryview) -> list[Any]:
+        """Records, one behind the other; see `decode`."""
+        return self._known().decode_lines(lines)
+
+    def _known(self) -> msgspec.json.Decoder[Any]:
+        if self._decoder is None:
+            raise msgspec.DecodeError("its fields are for Python's json")
+        return self._decoder
 
     def texts(self, records: Sequence[Any]) -> list[str] | None:
         """The text of each; None if one has none."""

@@ -12,6 +12,7 @@ import fcntl
 import io
 import mmap
 import os
+import resource
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +24,31 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
+from tokenmill.errors import OpenFilesError
 from tokenmill.messages import printable
 from tokenmill.storage.base import Draft, Entry, Stat, closed_on_failure
 
 PREFETCH_BYTES = 2 << 20  # no mutant: a hint, of which the kernel takes only a few megabytes at a time
+
+
+@contextmanager
+def within_limit() -> Iterator[None]:
+    """Raise OpenFilesError where a file cannot be opened because too many are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise open_files_error() from error
+
+
+def open_files_error() -> OpenFilesError:
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    higher = "" if limit == most else f", of {most} that are allowed"
+    return OpenFilesError(
+        f"a process may have {limit} open files here (`ulimit -n`{higher}), which is too few. Allow more, e.g. with "
+        "`ulimit -n 1024`, or use fewer --num-workers, and run the command again: everything committed is safe"
+    )
 
 
 @dataclass(frozen=True)
@@ -49,7 +71,7 @@ class LocalStorage:
     # reading
 
     def list(self, folder: str = "") -> list[Entry]:
-        with os.scandir(self._path(folder)) as entries:
+        with within_limit(), os.scandir(self._path(folder)) as entries:
             return [_entry(entry) for entry in entries]
 
     def identify(self, folder: str) -> str:
@@ -181,7 +203,8 @@ class LocalStorage:
     def append(self, name: str) -> BinaryIO:
         path = self._path(name)
         _refuse_special(path, missing_ok=True)
-        return path.open("ab", buffering=0)
+        with within_limit():
+            return path.open("ab", buffering=0)
 
     @contextmanager
     def locked(self, name: str) -> Iterator[tuple[int, ...]]:
@@ -198,8 +221,9 @@ class LocalSource(io.FileIO):
     """A file opened to be read, without a buffer: readers ask for large pieces."""
 
     def __init__(self, path: Path) -> None:
-        _refuse_special(path)
-        super().__init__(os.fspath(path), "rb")
+        with within_limit():
+            _refuse_special(path)
+            super().__init__(os.fspath(path), "rb")
 
     def read(self, size: int | None = -1, /) -> bytes:
         """As much as is asked for: one call of the system may give less, on a network disk for example."""
@@ -235,7 +259,8 @@ class LocalDraft:
         self.is_name_synced = False
         """Whether the name is known to be on disk."""
         _refuse_special(path, missing_ok=True)
-        self._file = io.FileIO(path, "r+" if size else "w+")
+        with within_limit():
+            self._file = io.FileIO(path, "r+" if size else "w+")
         if size:
             self._cut_off(size)
 
@@ -275,7 +300,7 @@ def _own(drafts: Sequence[Draft]) -> list[LocalDraft]:
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a whole file and force it to disk."""
     _refuse_special(path, missing_ok=True)
-    with path.open("wb") as file:
+    with within_limit(), path.open("wb") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
@@ -316,7 +341,8 @@ def _refuse_special(path: Path, *, missing_ok: bool = False) -> None:
 
 def _sync_folder(path: Path) -> None:
     """Force names to disk: a rename is durable only with the folder that holds it."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    with within_limit():
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:
