@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tokenmill.messages import aligned, counted, duration, near, nearest, printable, short, size, size_of
+from tokenmill.messages import (
+    aligned,
+    counted,
+    duration,
+    near,
+    nearest,
+    printable,
+    short,
+    size,
+    size_of,
+    why,
+    without_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -148,3 +160,16 @@ def test_a_number_agrees_with_its_noun(count: int, shown: str) -> None:
 def test_a_noun_may_have_a_plural_of_its_own() -> None:
     assert counted(1, "entry", "entries") == "1 entry"
     assert counted(2, "entry", "entries") == "2 entries"
+
+
+def test_a_name_is_said_once() -> None:
+    assert without_name("a.jsonl", "a.jsonl cannot be read: No such file") == "it cannot be read: No such file"
+    assert without_name("a\n", r"a\n changed since") == "it changed since"
+    assert without_name("a.jsonl", "gone") == "gone"
+
+
+def test_an_error_of_the_system_is_told_with_the_file_it_names() -> None:
+    assert why(OSError(21, "Is a directory", "/out/manifest.json")) == "Is a directory (manifest.json)"
+    assert why(OSError(18, "Invalid link", "/tmp/x", None, b"/out/y\x1b")) == r"Invalid link (y\x1b)"
+    assert why(OSError(28, "No space left")) == "No space left"
+    assert why(OSError("strange")) == "strange"

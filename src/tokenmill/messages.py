@@ -25,6 +25,11 @@ def why(error: OSError) -> str:
     return f"{said} ({printable(os.path.basename(os.fsdecode(name)))})" if isinstance(name, str | bytes) else said
 
 
+def without_name(name: str, what: str) -> str:
+    """What there is to say of a file that was named just before: "a.jsonl cannot be read" -> "it cannot be read"."""
+    return f"it {what.removeprefix(start)}" if what.startswith(start := f"{printable(name)} ") else what
+
+
 def size(count: float) -> str:
     """Bytes for people: size(1536000) -> "1.5 MB"."""
     for unit in _UNITS[:-1]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run, texts
-from tests.support.damage import edit
+from tests.support.damage import edit, edit_text
 from tokenmill.check.verify import verify
 
 LEDGER = {
@@ -73,3 +73,10 @@ def test_an_input_that_is_missing_from_the_output_is_a_fault(inputs: Path, tmp_p
     run()
     (fault,) = verify(tmp_path / "out").faults
     assert "the input gone.jsonl is missing from the output" in fault.what
+
+
+def test_a_line_that_differs_is_shown_without_its_comma_and_with_its_way_out(output: Path) -> None:
+    edit_text(output / "manifest.json", '"documents": 21,', '"documents": 22,')
+    said = next(f.what for f in verify(output).faults if "line" in f.what)
+    assert 'it says "documents": 22; by the receipts it should say "documents": 21. Remove manifest.json' in said
+    assert said.endswith("and run the same command again: it is made again")

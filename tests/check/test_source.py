@@ -24,7 +24,7 @@ def test_a_wrong_token_is_found_only_by_comparing_with_the_source(output: Path, 
     assert verify(output).good
     verdict = verify(output, against_source="all")
     (fault,) = verdict.faults
-    assert "record 0 (from 0, of its part) of a.jsonl differs from its source from token 1 on" in fault.what
+    assert "record 7 of a.jsonl differs from its source from token 1 on" in fault.what
     assert fault.unit == 1
 
 
@@ -49,7 +49,7 @@ RECORDS = [f"record {n}" for n in range(5)]
         ({}, [*RECORDS, *["more"] * 70], "70 documents of the source are not in the rows"),
         ({}, RECORDS[:-1], "the rows hold documents that the source does not"),
         ({}, [], "the rows hold documents that the source does not"),
-        ({}, ["", *RECORDS[1:]], "record 1 (from 0, of its part) of a.jsonl is not where it should be"),
+        ({}, ["", *RECORDS[1:]], "record 2 of a.jsonl is not where it should be"),
         # The last document is left over, and counted as dropped.
         ({"tail": "drop", "seq_len": 12}, RECORDS, None),
         ({"tail": "drop", "seq_len": 12}, [*RECORDS, "more"], "1 document of the source is not in the rows"),
@@ -76,7 +76,7 @@ def test_a_sampled_document_that_the_source_does_not_have_is_found(inputs: Path,
     run()
     verdict = verify(tmp_path / "out", against_source=5)
     assert [f.what for f in verdict.faults] == [
-        f"unit 00000: record {n} (from 0, of its part) of a.jsonl is in the rows, but not in the source" for n in (3, 4)
+        f"unit 00000: record {n} of a.jsonl is in the rows, but not in the source" for n in (4, 5)
     ]
     assert verdict.compared == 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.conftest import texts
 from tests.support.processes import python
 from tokenmill.cli import main
 from tokenmill.cli.display import Cell, fitting, live_table
@@ -52,6 +54,18 @@ def test_a_continuation_with_nothing_left_to_do_has_no_rate(
     assert [row[:24].rstrip() for row in rows][-3:] == ["output", "time", "peak memory"]
 
 
+def test_what_is_wrong_with_files_stands_in_one_pair_of_parentheses(
+    job: list[str], inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "gone.jsonl").symlink_to(inputs / "nowhere")
+    (inputs / "cut.jsonl.gz").write_bytes(gzip.compress(texts("text"))[:-3])
+    (inputs / "notes.md").write_text("# notes")
+    assert main([*job, "--max-rejects", "50%"]) == 3
+    first, files, *_ = capsys.readouterr().out.splitlines()
+    assert first == "complete, except for 1 missing file and 1 damaged file"
+    assert files[24:] == "3 (1 missing, 1 damaged, 1 skipped, named in manifest.json)"
+
+
 def on_a_terminal(arguments: list[str], columns: int = 120) -> tuple[int, bytes]:
     """The exit code, and what a pseudo terminal was sent."""
     parent, child = pty.openpty()
@@ -83,9 +97,7 @@ def test_a_terminal_gets_a_live_display_and_an_error_after_it_is_still_readable(
     assert code == 3
     for wanted in (b"100.0 %", b"2/2 files", b"50 documents", b"0:00 left", b"tokens/s", b"elapsed", b"memory"):
         assert wanted in shown
-    before, error, _ = shown.partition(
-        b"tokenmill: error: missing: gone.jsonl (gone.jsonl cannot be read: No such file"
-    )
+    before, error, _ = shown.partition(b"tokenmill: error: missing: gone.jsonl (it cannot be read: No such file")
     assert error
     assert before.endswith(b"\x1b[?25h\r" + 3 * b"\x1b[1A\x1b[2K")  # the cursor is back, the three lines are cleared
 

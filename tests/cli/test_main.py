@@ -154,3 +154,37 @@ def test_help_needs_none_of_the_libraries_behind_the_commands(arguments: list[st
 def test_python_dash_m_is_the_same_program() -> None:
     done = subprocess.run(python("-m", "tokenmill", "--version"), capture_output=True, text=True, check=True)
     assert done.stdout == f"tokenmill {tokenmill.__version__}\n"
+
+
+@pytest.mark.parametrize("place", ["an empty folder", "nothing", "a file", "an unfinished job"])
+def test_every_command_says_the_same_of_what_is_not_an_output(
+    job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    output = tmp_path / "out"
+    if place == "an empty folder":
+        output.mkdir()
+    if place == "a file":
+        output.write_text("text")
+    if place == "an unfinished job":
+        assert main(job) == 0
+        (output / "manifest.json").unlink()
+    capsys.readouterr()
+    wanted = f"{output} is not a tokenmill output: it has no job.json and plan.jsonl", 2
+    commands = ["verify", "show", "stats"]
+    if place == "an unfinished job":
+        wanted = f"{output} is not complete: it has no manifest.json. Run the job again to continue it", 1
+        commands.remove("verify")  # which looks at what there is
+    for command in commands:
+        code = main([command, str(output)])
+        assert (capsys.readouterr().err, code) == (f"tokenmill: error: {wanted[0]}\n", wanted[1])
+
+
+def test_too_little_memory_is_not_a_defect(
+    job: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise MemoryError
+
+    monkeypatch.setattr("tokenmill.job.execute.resolve_tokenizer", fail)
+    assert main(job) == 1
+    assert capsys.readouterr().err.startswith("tokenmill: error: there is not enough memory")

@@ -63,7 +63,7 @@ def test_an_output_without_a_token_has_no_shares(inputs: Path, tmp_path: Path, r
 
 def test_what_is_not_a_complete_output_is_not_counted(output: Path, tmp_path: Path) -> None:
     (output / "manifest.json").unlink()
-    with pytest.raises(OutputError, match="is not complete: run the job again to continue it"):
+    with pytest.raises(OutputError, match=r"is not complete: it has no manifest\.json\. Run the job again"):
         collect_stats(output)
     with pytest.raises(InputError, match="is not a tokenmill output"):
         collect_stats(tmp_path / "nowhere")

@@ -12,7 +12,7 @@ import pytest
 
 import tokenmill
 from tests.conftest import EOS, PAD, Run, SmallUnits, documents, jsonl, texts
-from tokenmill.errors import OutputError
+from tokenmill.errors import InputError, OutputError
 
 
 @pytest.fixture
@@ -231,8 +231,8 @@ def test_documents_of_several_units_keep_their_files_apart(
 
 
 def test_a_directory_without_a_complete_job_is_refused(output: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"Is this a tokenmill output\?"):
+    with pytest.raises(InputError, match="is not a tokenmill output"):
         tokenmill.open(tmp_path)
     (output / "manifest.json").unlink()
-    with pytest.raises(OutputError, match="not complete: run it again"):
+    with pytest.raises(OutputError, match=r"is not complete: it has no manifest\.json\. Run the job again"):
         tokenmill.open(output)

@@ -189,7 +189,7 @@ def test_documents_and_rejects_behind_a_bad_sector_have_no_number(
     ]
     assert ("a.jsonl", None) in {(s.file, s.record) for n in range(30) for s in Viewer(output).row(n).spans}
     assert [f.what for f in verify(output).faults] == [
-        "the input a.jsonl is missing from the output: a.jsonl cannot be read: Input/output error. Fix it and run the "
+        "the input a.jsonl is missing from the output: it cannot be read: Input/output error. Fix it and run the "
         "job again"
     ]
     # Once it can be read, everything has its number.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_a_directory_that_is_not_there_or_is_a_file_is_not_an_output(tmp_path: P
     for path in (tmp_path / "missing", tmp_path / "file"):
         with pytest.raises(InputError, match=f"^{path} is not a tokenmill output"):
             _ = open_output(path).job
-        with pytest.raises(OutputError, match=r"manifest\.json (does not exist|cannot be read)"):
+        with pytest.raises(InputError, match=f"^{path} is not a tokenmill output"):
             _ = open_output(str(path)).summary
 
 
@@ -105,13 +106,24 @@ VIEWS: list[Callable[[Output], object]] = [
 def test_without_a_manifest_there_is_a_way_out(complete: MemoryStorage, view: Callable[[Output], object]) -> None:
     complete.remove(["manifest.json"])
     assert not Output(complete).is_complete
-    with pytest.raises(
-        OutputError,
-        match=r"^memory:manifest\.json does not exist\. The job there is not complete: run it again to continue$",
-    ):
+    said = r"^memory: is not complete: it has no manifest\.json\. Run the job again to continue it$"
+    with pytest.raises(OutputError, match=said):
         view(Output(complete))
-    with pytest.raises(OutputError, match=r"^memory:manifest\.json does not exist\. Is this a tokenmill output\?$"):
+    with pytest.raises(InputError, match=r"^memory: is not a tokenmill output: it has no job\.json and plan\.jsonl$"):
         view(Output(MemoryStorage()))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_manifest_on_a_disk_that_may_be_back_is_not_to_be_removed(
+    complete: MemoryStorage, view: Callable[[Output], object]
+) -> None:
+    def watch(_operation: str, _name: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    complete.watch = watch
+    said = r"^memory:manifest\.json cannot be read: Input/output error\. Fix this and run the command again$"
+    with pytest.raises(OutputError, match=said):
+        view(Output(complete))
 
 
 @pytest.mark.parametrize("view", VIEWS)

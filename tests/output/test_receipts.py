@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -54,9 +55,15 @@ def test_whatever_a_damaged_file_leads_to_is_called_damage(error: Exception) -> 
 def test_a_file_that_cannot_be_read_is_not_called_damaged() -> None:
     with pytest.raises(OutputError) as found, found_damaged("a", "Do this"):
         raise OSError(errno.EIO, "Input/output error")
-    assert str(found.value) == "a cannot be read: Input/output error. Do this"
-    with pytest.raises(OutputError, match=r"^a cannot be read: strange\. Remove it"), found_damaged("a"):
+    assert str(found.value) == "a cannot be read: Input/output error. Fix this and run the command again"
+    with pytest.raises(OutputError, match=r"^a cannot be read: strange\. Fix this"), found_damaged("a"):
         raise OSError("strange")
+
+
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.EINVAL, errno.ENOTDIR, errno.ENOENT, errno.ELOOP])
+def test_what_is_in_the_place_of_a_file_has_to_go(number: int) -> None:
+    with pytest.raises(OutputError, match=r"^a cannot be read: .*\. Do this$"), found_damaged("a", "Do this"):
+        raise OSError(number, os.strerror(number))
 
 
 def test_an_error_that_says_what_to_do_and_a_defect_go_through() -> None:
@@ -118,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_named(storage: MemoryStorage, receipts: R
 
     storage.watch = watch
     for look in (receipts.receipt, receipts.checkpoint):
-        with pytest.raises(OutputError, match=r"json cannot be read: Input/output error\. Remove it"):
+        with pytest.raises(OutputError, match=r"json cannot be read: Input/output error\. Fix this and run"):
             look(UNIT)
 
 

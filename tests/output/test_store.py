@@ -337,7 +337,7 @@ def test_a_job_that_cannot_be_read_is_not_called_damaged(storage: MemoryStorage)
 
     storage.watch = watch
     for read in (Store(storage).read_job, Store(storage).read_plan):
-        with pytest.raises(OutputError, match=r"cannot be read: Input/output error\. Start over with --overwrite$"):
+        with pytest.raises(OutputError, match=r"cannot be read: Input/output error\. Fix this and run the command"):
             read()
 
 

@@ -10,7 +10,7 @@ import xxhash
 
 from tokenmill.check.verdict import Fault
 from tokenmill.errors import LedgerError, OutputError, TokenizerError
-from tokenmill.messages import printable, why
+from tokenmill.messages import printable, why, without_name
 from tokenmill.output import layout
 from tokenmill.output.damage import describe_damage
 from tokenmill.output.finish import PublicReject, committed, describe_output, public_rejects, summarize
@@ -127,7 +127,8 @@ def check_manifest(output: Output, tell: Tell) -> None:
     if not has_checksum(output.storage.map(layout.MANIFEST)):
         tell(Fault(f"{layout.MANIFEST} was edited: its checksum is wrong. Remove it and run the same command again"))
     for name, reason in summary.missing.items():
-        tell(Fault(f"the input {printable(name)} is missing from the output: {reason}. Fix it and run the job again"))
+        what = f"the input {printable(name)} is missing from the output: {without_name(name, reason)}"
+        tell(Fault(f"{what}. Fix it and run the job again"))
     for name, found in summary.damaged.items():
         way_out = "Replace it with a whole copy and start over with --overwrite"
         what = f"the input {printable(name)} is damaged, and the output lacks what could not be read of it"
@@ -152,11 +153,9 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _difference(name: str, number: int, found: str | None, wanted: str | None) -> str:
-    is_, should = (("nothing" if t is None else printable(t.strip()[:SHOWN])) for t in (found, wanted))
-    return (
-        f"{name}, line {number}: there is {is_}, the receipts say {should}. Remove {layout.MANIFEST} and run the same "
-        "command again: both are made again"
-    )
+    is_, should = ("nothing" if t is None else printable(t.strip().rstrip(",")[:SHOWN]) for t in (found, wanted))
+    way_out = f"Remove {layout.MANIFEST} and run the same command again: it is made again"
+    return f"{name}, line {number}: it says {is_}; by the receipts it should say {should}. {way_out}"
 
 
 def check_rejects(output: Output, tell: Tell) -> None:

@@ -15,6 +15,7 @@ from tokenmill.encode.resolve import read_tokenizer
 from tokenmill.encode.special import ForgeryFinder, SpecialTokenFinder
 from tokenmill.messages import counted, printable
 from tokenmill.output import layout
+from tokenmill.output.finish import with_record_numbers
 from tokenmill.output.open import Output
 from tokenmill.output.schema import Receipt
 from tokenmill.read.formats import open_reader
@@ -147,8 +148,16 @@ class SourceChecker:
             yield self._fault(unit, file, record, f"differs from its source from token {same} on")
 
     def _fault(self, unit: Unit, file: int, record: int, what: str) -> Fault:
-        where = f"record {record} (from 0, of its part) of {printable(unit.names[file])}"
-        return Fault(f"unit {unit.name}: {where} {what}", unit.index)
+        first = self._first_records(unit).get(file)
+        which = f"record {first + record}" if first is not None else f"record {record + 1} of this unit's part"
+        return Fault(f"unit {unit.name}: {which} of {printable(unit.names[file])} {what}", unit.index)
+
+    def _first_records(self, unit: Unit) -> dict[int, int | None]:
+        """File -> the number of the first record of the unit's part in it, from 1; None if nobody knows."""
+        for other, _, firsts in with_record_numbers(self._output.receipts, self._output.plan):
+            if other.index == unit.index:
+                return dict(zip((part.file for part in unit.parts), firsts, strict=True))
+        return {}
 
     def _encode(self, texts: list[str]) -> list[TokenIds]:
         """The ids of each text; none if it was rejected because it becomes a special token."""

@@ -127,12 +127,12 @@ def _visible(args: argparse.Namespace, meter: Meter) -> AbstractContextManager[o
 
 def _report(args: argparse.Namespace, result: RunResult) -> None:
     from tokenmill.cli.display import result_rows
-    from tokenmill.messages import printable
+    from tokenmill.messages import printable, without_name
     from tokenmill.output.schema import to_builtins
 
     outcome = _outcome(result)
     for name, why in result.missing.items():
-        log.error("missing: %s (%s)", printable(name), why)
+        log.error("missing: %s (%s)", printable(name), without_name(name, why))
     if result.missing:
         log.error("fix the files above and run the same command again: only the units they belong to are run again")
     _report_damage(result)

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from tokenmill.encode.decoder import Decoder
-from tokenmill.errors import OutputError
-from tokenmill.messages import printable
 from tokenmill.output import layout
 from tokenmill.output.finish import committed
 from tokenmill.output.open import open_output
@@ -48,8 +46,6 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
     """Read every chunk once."""
     found = open_output(output)
     job = found.job
-    if not found.is_complete:
-        raise OutputError(f"{printable(output)} is not complete: run the job again to continue it")
     stats = Stats(ledger=found.summary.ledger)
     counts = np.zeros(job.tokenizer.vocab_size, np.int64)
     width = found.dtype.itemsize

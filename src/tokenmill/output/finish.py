@@ -89,13 +89,13 @@ def summarize(receipts: Receipts, plan: Plan, run_id: str) -> Summary:
 
 def committed(receipts: Receipts, plan: Plan) -> Iterator[Committed]:
     """Every unit, in order; each must be committed."""
-    for unit, receipt, firsts in _with_record_numbers(receipts, plan):
+    for unit, receipt, firsts in with_record_numbers(receipts, plan):
         if receipt is None:
             raise LedgerError(f"unit {unit.name} has no receipt, please report this")
         yield Committed(unit, receipt, firsts)
 
 
-def _with_record_numbers(receipts: Receipts, plan: Plan) -> Iterator[tuple[Unit, Receipt | None, list[int | None]]]:
+def with_record_numbers(receipts: Receipts, plan: Plan) -> Iterator[tuple[Unit, Receipt | None, list[int | None]]]:
     """Every unit, in order, committed or not. The parts of a file follow one another."""
     file: int | None = None
     line: int | None = None
@@ -136,7 +136,7 @@ def write_rejects(receipts: Receipts, plan: Plan) -> int:
 
 def public_rejects(receipts: Receipts, plan: Plan) -> Iterator[PublicReject]:
     """The rejects of all units so far, as rejects.jsonl has them."""
-    for unit, receipt, firsts in _with_record_numbers(receipts, plan):
+    for unit, receipt, firsts in with_record_numbers(receipts, plan):
         where = receipts.storage.describe(layout.rejects_file(unit))
         lines = _rejects(receipts.storage, unit, receipt)
         while True:

@@ -18,7 +18,7 @@ from tokenmill.config import Use, local_path
 from tokenmill.errors import InputError, OutputError, TokenizerError
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan
-from tokenmill.output.receipts import Receipts
+from tokenmill.output.receipts import Receipts, advice
 from tokenmill.output.schema import Catalog, RowIndex, SkippedEntry, SkippedFiles, StoredJob, Summary, decode
 from tokenmill.output.store import Store
 from tokenmill.records import SIDECAR_DTYPE, Sidecar, TokenIds
@@ -55,10 +55,12 @@ class Output:
     def job(self) -> StoredJob:
         job = self.store.read_job()
         if job is None or not self.store.has(layout.PLAN):
-            raise InputError(
-                f"{self.storage.describe()} is not a tokenmill output: it has no {layout.JOB} and {layout.PLAN}"
-            )
+            raise self._not_an_output()
         return job
+
+    def _not_an_output(self) -> InputError:
+        where = self.storage.describe()
+        return InputError(f"{where} is not a tokenmill output: it has no {layout.JOB} and {layout.PLAN}")
 
     @cached_property
     def plan(self) -> Plan:
@@ -111,12 +113,13 @@ class Output:
         where = self.storage.describe(layout.MANIFEST)
         try:
             return decode(self.storage.map(layout.MANIFEST), kind)
-        except FileNotFoundError:
-            unfinished = self.store.has(layout.JOB)
-            problem = "The job there is not complete: run it again to continue" if unfinished else ""
-            raise OutputError(f"{where} does not exist. {problem or 'Is this a tokenmill output?'}") from None
-        except (OSError, ValueError) as error:
-            way_out = "Remove it and run the same command again, or start over with --overwrite"
+        except (FileNotFoundError, NotADirectoryError):
+            if not self.store.has(layout.JOB):
+                raise self._not_an_output() from None
+            what = f"{self.storage.describe()} is not complete: it has no {layout.MANIFEST}"
+            raise OutputError(f"{what}. Run the job again to continue it") from None
+        except (OSError, ValueError, RecursionError) as error:
+            way_out = advice(error, "Remove it and run the same command again, or start over with --overwrite")
             why = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise OutputError(f"{where} cannot be read: {why}. {way_out}") from error
 

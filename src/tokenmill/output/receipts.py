@@ -5,6 +5,7 @@ A unit is committed by its receipt, the last thing that is published of it.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ log = logging.getLogger("tokenmill")
 
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading JSON that somebody else wrote may raise."""
+_NOT_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that will not pass: something else is in the place of a file."""
 
 
 @contextmanager
@@ -41,7 +44,13 @@ def found_damaged(where: str, way_out: str = REMOVE) -> Iterator[None]:
     except _DAMAGE as error:
         raise OutputError(f"{where} is damaged ({printable(repr(error))}). {way_out}") from error
     except OSError as error:
-        raise OutputError(f"{where} cannot be read: {error.strerror or error}. {way_out}") from error
+        raise OutputError(f"{where} cannot be read: {error.strerror or error}. {advice(error, way_out)}") from error
+
+
+def advice(error: Exception, way_out: str) -> str:
+    """What to do about a file that cannot be read: nothing is to be removed for a disk that may be back soon."""
+    will_pass = isinstance(error, OSError) and error.errno not in _NOT_A_FILE
+    return "Fix this and run the command again" if will_pass else way_out
 
 
 @dataclass(frozen=True, slots=True)
