@@ -6,16 +6,19 @@ import pytest
 
 from tokenmill.messages import (
     aligned,
+    columns_of,
     counted,
     duration,
     near,
     nearest,
     printable,
     short,
+    shortened,
     size,
     size_of,
     why,
     without_name,
+    wrapped,
 )
 
 
@@ -119,6 +122,34 @@ def test_columns_stand_under_each_other_the_first_to_the_left_the_others_to_the_
     ]
     assert list(aligned([("a ",), ("b",)])) == ["a", "b"]
     assert list(aligned([])) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "shown"),
+    [
+        ("a.jsonl", 7, "a.jsonl"),
+        ("corpus/part-00017.jsonl", 15, "corpus/…7.jsonl"),
+        ("語" * 9, 18, "語" * 9),
+        ("語" * 9, 17, "語語語語…語語語語"),
+        ("語" * 9, 16, "語語語語…語語語"),
+        ("e\u0301" * 4, 4, "e\u0301" * 4),
+    ],
+)
+def test_a_long_name_is_shortened_in_the_middle_by_the_columns_it_takes(name: str, most: int, shown: str) -> None:
+    assert shortened(name, most) == shown
+    assert columns_of(shown) <= most
+
+
+def test_a_wide_name_is_aligned_by_its_columns() -> None:
+    assert list(aligned([("語語", "1"), ("abcd", "22")])) == ["語語   1", "abcd  22"]
+
+
+def test_a_long_line_is_wrapped_between_words_and_a_long_word_stays_whole() -> None:
+    assert wrapped("one two three", 20, 2) == "one two three"
+    assert wrapped("one two three four", 9, 2) == "one two\n  three\n  four"
+    assert wrapped("see /a/very/long/path/to/it and go", 10, 2) == "see\n  /a/very/long/path/to/it\n  and go"
+    assert wrapped("name    a b c", 9, 8) == "name    a\n        b\n        c"
+    assert wrapped("語語 語語 語語", 9, 0) == "語語 語語\n語語"
 
 
 def test_rows_of_different_lengths_are_a_mistake() -> None:

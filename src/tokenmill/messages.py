@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 NAMED_IN_MESSAGE = 5
 
@@ -65,10 +67,45 @@ def duration(seconds: float) -> str:
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
     """Columns for the eye: the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
     for first, *rest in rows:
-        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+        cells = (cell.rjust(width - columns_of(cell) + len(cell)) for cell, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join([first + " " * (widths[0] - columns_of(first)), *cells]).rstrip()
+
+
+def columns_of(text: str) -> int:
+    """How many columns a text takes on a terminal: wide characters take two, marks on others none."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def shortened(name: str, most: int) -> str:
+    """A name in so many columns, without its middle: shortened("corpus/part-00017.jsonl", 15) -> "corpus/…7.jsonl"."""
+    if columns_of(name) <= most:
+        return name
+    head, tail = most // 2, most - most // 2 - 1
+    return _first_columns(name, head) + "…" + _first_columns(name[::-1], tail)[::-1]
+
+
+def _first_columns(text: str, most: int) -> str:
+    taken = list(accumulate(map(_columns, text)))
+    return text[: bisect.bisect_right(taken, most)]
+
+
+def wrapped(line: str, most: int, indent: int) -> str:
+    """A line in lines of so many columns, those after the first indented. A long word, such as a path, stays whole."""
+    lines: list[str] = []
+    for word in line.split(" "):
+        if lines and columns_of(lines[-1]) + 1 + columns_of(word) <= most:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(" " * indent + word if lines else word)
+    return "\n".join(lines)
 
 
 def near(word: str, known: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.conftest import texts
+from tests.conftest import SmallUnits, texts
 from tests.support.processes import python
 from tokenmill.cli import main
 from tokenmill.cli.display import Cell, fitting, live_table
@@ -64,6 +64,79 @@ def test_what_is_wrong_with_files_stands_in_one_pair_of_parentheses(
     first, files, *_ = capsys.readouterr().out.splitlines()
     assert first == "complete, except for 1 missing file and 1 damaged file"
     assert files[24:] == "3 (1 missing, 1 damaged, 1 skipped, named in manifest.json)"
+
+
+def table_of(shown: str) -> dict[str, str]:
+    return {row[:24].rstrip(): row[24:] for row in shown.splitlines()[1:]}
+
+
+def test_numbers_agree_with_their_nouns(inputs: Path, job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("one"))
+    assert main(job) == 0
+    assert table_of(capsys.readouterr().out)["tokens"] == "3 (+ 1 separator)"
+    assert main([*job, "--redo", "1"]) == 2
+    assert "--redo: there is no unit 1: the job has unit 0 only\n" in capsys.readouterr().err
+
+
+def test_what_was_dropped_is_told_with_its_share(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*job, "--tail", "drop"]) == 0
+    dropped = table_of(capsys.readouterr().out)["dropped"]
+    assert dropped == "6 tokens (1.54 %); 1 document is not, or not wholly, in the rows"
+
+
+@pytest.mark.parametrize(
+    ("text", "tail", "said"),
+    [
+        ("", "pad", "nothing was written: the inputs have no text"),
+        ("short", "drop", "nothing was written: all tokens were dropped (--tail drop)"),
+    ],
+)
+def test_an_output_without_rows_is_warned_of(
+    text: str, tail: str, said: str, inputs: Path, job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts(text))
+    assert main([*job, "--tail", tail]) == 0
+    out, err = capsys.readouterr()
+    assert f"warning: {said}\n" in err
+    assert ("bytes per token" in table_of(out)) == bool(text)
+
+
+def test_a_continued_run_says_what_is_of_this_run_and_a_damaged_job_stays_that(
+    inputs: Path, job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "b.jsonl.gz").write_bytes(gzip.compress(texts("cut"))[:-9])
+    gone = inputs / "c.jsonl"
+    gone.symlink_to(tmp_path / "later")
+    assert main([*job, "--max-rejects", "50%"]) == 3
+    assert "(this run)" not in capsys.readouterr().out
+    (tmp_path / "later").write_bytes(texts("found"))
+    assert main([*job, "--max-rejects", "50%"]) == 3
+    assert main([*job, "--max-rejects", "50%"]) == 3
+    assert "complete, except for 1 damaged file (nothing to do)\n" in capsys.readouterr().out
+
+
+def test_the_time_of_a_continued_run_is_of_this_run(
+    small_units: SmallUnits, inputs: Path, job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_units(1)
+    (inputs / "b.jsonl").symlink_to(tmp_path / "later")
+    assert main(job) == 3
+    (tmp_path / "later").write_bytes(texts("found"))
+    capsys.readouterr()
+    assert main(job) == 0
+    out, err = capsys.readouterr()
+    assert table_of(out)["time"].endswith(" s (this run)")
+    assert table_of(out)["rate"].endswith(" of text (this run)")
+    assert " units (267 done before)\n" in err
+
+
+def test_a_long_message_is_wrapped_between_words_on_a_terminal_only(job: list[str], tmp_path: Path) -> None:
+    said = [*job, "--seq-len", "0"]
+    assert on_a_terminal(said, 40)[1] == (
+        b"tokenmill: error: --seq-len: must be a\r\n    whole number of at least 1, not 0\r\n"
+    )
+    done = subprocess.run(python("-m", "tokenmill", *said), capture_output=True, cwd=tmp_path)
+    assert done.stderr == b"tokenmill: error: --seq-len: must be a whole number of at least 1, not 0\n"
 
 
 def on_a_terminal(arguments: list[str], columns: int = 120) -> tuple[int, bytes]:
@@ -164,6 +237,8 @@ def test_no_line_of_a_command_is_wrapped_by_the_terminal(job: list[str], columns
     live = [line for line in lines_on(shown) if line.rstrip().endswith((" left", " rejected", " memory"))]
     assert len(live) >= 3
     assert max(map(len, live)) <= columns
+    whole = [line for line in lines_on(shown) if " " in line.strip()]  # a path alone in its line is not broken
+    assert max(len(line.rstrip()) for line in whole) <= columns
 
 
 @pytest.mark.parametrize("columns", [60, 120])

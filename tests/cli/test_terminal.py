@@ -34,7 +34,7 @@ def test_messages_can_be_json(job: list[str], inputs: Path, capsys: pytest.Captu
     shown = capsys.readouterr()
     assert shown.out == ""
     entries = [json.loads(line) for line in shown.err.splitlines()]
-    assert [e["event"] for e in entries] == ["message", "message", "message", "result"]
+    assert [e["event"] for e in entries] == ["message"] * 4 + ["result"]
     assert "NOTES.md" in entries[0]["message"]
     assert entries[-1]["documents"] == 50
 

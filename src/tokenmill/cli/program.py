@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import tokenmill
 from tokenmill.cli import benchmark, run, show, stats, verify
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, log_to_stderr
+from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, fitted, log_to_stderr
 from tokenmill.errors import Interrupted, OutputError, TokenmillError
 from tokenmill.messages import near, nearest, printable
 
@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(2, f"tokenmill: error: {message.removeprefix('argument ')}\n")
+        self.exit(2, fitted(f"tokenmill: error: {message.removeprefix('argument ')}", sys.stderr) + "\n")
 
 
 def option_names(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import summary_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, add_message_options, path_argument, whole_number
+from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, add_message_options, fitted, path_argument, whole_number
 from tokenmill.config import Config, Heading, Option, load_settings, options_of, resume_hint
 from tokenmill.config.kinds import Choice, Flag, Kind, Paths, WholeNumber
 from tokenmill.errors import ConfigError
@@ -137,6 +137,9 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         log.error("fix the files above and run the same command again: only the units they belong to are run again")
     _report_damage(result)
     _report_skipped(result)
+    if not result.ledger.rows:
+        dropped = "all tokens were dropped (--tail drop)" if result.ledger.dropped_tokens else "the inputs have no text"
+        log.warning("nothing was written: %s", dropped)
     if args.quiet:
         return
     if args.log_format == "json":
@@ -146,9 +149,15 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         log.info(outcome, extra={"event": "result", "fields": fields})
         return
     with summary_on_stdout():
-        print("already complete, nothing to do" if result.already_complete else outcome)
+        print(_headline(result, outcome))
         for name, value in result_rows(result):
-            print(f"{name:24}{value}")
+            print(fitted(f"{name:24}{value}", sys.stdout, indent=24))
+
+
+def _headline(result: RunResult, outcome: str) -> str:
+    if not result.already_complete:
+        return outcome
+    return "already complete, nothing to do" if result.complete else f"{outcome} (nothing to do)"
 
 
 def _outcome(result: RunResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import re
 import sys
 import textwrap
@@ -12,10 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tokenmill.config import Use, local_path
 from tokenmill.errors import ConfigError
+from tokenmill.messages import wrapped
 
 log = logging.getLogger("tokenmill")
 
@@ -46,6 +48,23 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def columns(stream: TextIO) -> int | None:
+    """How wide the terminal is that a stream goes to; None if it goes elsewhere, where nothing is wrapped."""
+    if not stream.isatty():
+        return None
+    try:
+        wide = int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        wide = 0
+    return wide if wide > 0 else 80
+
+
+def fitted(text: str, stream: TextIO, indent: int = 4) -> str:
+    """A message or a line of a summary, wrapped between words if it goes to a terminal."""
+    wide = columns(stream)
+    return text if wide is None else "\n".join(wrapped(line, wide, indent) for line in text.splitlines())
 
 
 def _within(line: str, width: int) -> str:
@@ -122,7 +141,7 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         stamp = time.strftime("%H:%M:%S ") if getattr(record, "event", "") == "progress" else ""
-        return f"{stamp}tokenmill: {prefix}{record.getMessage()}"
+        return fitted(f"{stamp}tokenmill: {prefix}{record.getMessage()}", sys.stderr)
 
 
 class _JsonFormatter(logging.Formatter):

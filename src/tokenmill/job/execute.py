@@ -150,11 +150,9 @@ def _output_errors(storage: Storage, hint: str) -> Iterator[None]:
 
 def _announce(job: Job, pending: Units, budget: Budget, chosen: str) -> None:
     total, tokenizer = len(job.plan.sizes), job.tokenizer
-    done = f", {total - len(pending):,} of them done before" if len(pending) < total else ""
-    log.info(
-        f"{counted(job.plan.files, 'file')}, {size(sum(job.plan.sizes))}, in {counted(total, 'unit')}{done}; "
-        f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}"
-    )
+    done = f" ({total - len(pending):,} done before)" if len(pending) < total else ""
+    log.info(f"{counted(job.plan.files, 'file')}, {size(sum(job.plan.sizes))}, in {counted(total, 'unit')}{done}")
+    log.info(f"tokenizer {printable(tokenizer.name)}, EOS {tokenizer.eos_token or 'none'}")
     log.info(budget.summary(by_auto=bool(chosen)))
     if budget.workers < budget.requested:
         log.info(
@@ -167,8 +165,10 @@ def _pending(job: Job, meter: Meter) -> Units:
     """The units that are still to be run, or to be run again; the meter starts from the others."""
     pending = array("Q")
     redo = set(job.config.redo)
-    if beyond := [n for n in redo if not 0 <= n < len(job.plan.sizes)]:
-        raise ConfigError(f"there is no unit {beyond[0]}, the job has units 0 to {len(job.plan.sizes) - 1}", "redo")
+    last = len(job.plan.sizes) - 1
+    if beyond := [n for n in redo if not 0 <= n <= last]:
+        units = f"units 0 to {last}" if last else "unit 0 only"
+        raise ConfigError(f"there is no unit {beyond[0]}: the job has {units}", "redo")
     for unit in job.plan.units():
         if unit.index not in redo and (receipt := job.receipts.finished(unit)):
             meter.add(receipt.ledger, unit.size)

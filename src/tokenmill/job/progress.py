@@ -90,6 +90,11 @@ class Meter:
         """Whether this run has done nothing yet, which has no rate."""
         return self._counts() == self._before
 
+    @property
+    def is_continuation(self) -> bool:
+        """Whether some of it was done before this run."""
+        return any(self._before)
+
     def elapsed(self) -> float:
         return self.seconds if self._started is None else time.monotonic() - self._started
 
