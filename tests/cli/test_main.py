@@ -47,6 +47,10 @@ USAGE = "usage: tokenmill {run,verify,show,stats,benchmark} ...\n"
         (["run", "in", "out", "--input-dir", "in"], "use one of them"),
         (["run", "absent", "out"], "there is no file or directory 'absent'"),
         (["run", ".", "out", "--tokenizer", "absent"], "neither a bundled name"),
+        (["run", "in", "out", "--tokenizer", "./tok.json"], "tokenizer: there is no file or directory ./tok.json\n"),
+        (["run", "in", "out", "--text-field", "Text"], "Did you mean 'text'? The fields are: text. "),
+        (["run", "in", "out", "--output-dir", "out"], "out is read as an input, because --output-dir is given: name i"),
+        (["run", "in", "out", "--max-memory", "300MB"], "is too little: the smallest engine, streaming, needs 390 MB"),
         (["run", "in", "out", "--config", "absent.toml"], "cannot read the configuration file"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Run, texts
 from tests.support.damage import edit_text, flip
 from tokenmill.cli import main
+from tokenmill.errors import RejectLimitError
 
 
 @pytest.fixture
@@ -65,6 +66,36 @@ def test_some_sources_that_are_not_there_are_said_and_many_are_counted(
     assert f"16 documents, because 16 source files are not in {inputs}: 00.jsonl, " in first
     assert "04.jsonl and 11 more. " in first
     assert "20 documents (4 compared with their source), no problem found" in second
+
+
+def test_tokens_are_told_with_their_separators_and_sources_that_are_absent_but_not_asked_for_are_not(
+    inputs: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        (inputs / f"{name}.jsonl").write_bytes(texts("" if name == "a" else "text"))
+    output = run().output
+    (inputs / "a.jsonl").unlink()
+    assert main(["verify", str(output), "--against-source", "all"]) == 0
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.endswith(
+        "1 row, 5 tokens (1 separator included), 1 document (1 compared with their source), no problem found"
+    )
+
+
+def test_dropped_separators_are_not_guessed(inputs: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("text " * 20))
+    assert main(["verify", str(run(tail="drop", seq_len=8).output)]) == 0
+    assert " 96 tokens (separators included), " in capsys.readouterr().out
+
+
+def test_a_job_that_stopped_by_its_rejects_needs_a_higher_limit(
+    inputs: Path, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "a.jsonl").write_bytes(texts("text") + b"broken\n")
+    with pytest.raises(RejectLimitError):
+        run(max_rejects=0)
+    assert main(["verify", str(tmp_path / "out")]) == 1
+    assert "if it stopped because of --max-rejects, with a higher --max-rejects" in capsys.readouterr().out
 
 
 def test_the_verdict_can_be_had_as_json(output: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,7 @@ def test_an_id_that_the_vocabulary_does_not_have_is_never_written(tiny_tokenizer
     ("content", "said"),
     [
         (b"not json", "is not a tokenizer.json"),
+        (b"seq-len = 3", r"bad\.json is not a tokenizer\.json of Hugging Face tokenizers: it is not JSON$"),
         (b"[]", "is not a tokenizer.json"),
         (b'{"model": {}}', "is not a tokenizer.json"),
         (b'{"model": {"vocab": {}}}', "empty vocabulary"),

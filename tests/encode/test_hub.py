@@ -54,10 +54,12 @@ def test_a_hub_id_is_taken_from_the_local_cache(tmp_path: Path, monkeypatch: pyt
 def test_a_hub_id_that_cannot_be_had_lists_what_is_possible_and_says_how_to_provide_a_file(repo: str) -> None:
     with pytest.raises(TokenizerError) as error:
         resolve(repo)
+    hint = ". Did you mean gpt-neox-20b?" if repo == "gpt-neo" else ""
     assert str(error.value) == (
         f"tokenizer {repo!r} is neither a bundled name (gpt-neox-20b), nor a tokenizer.json, nor a directory with one, "
         "nor a hub id that is in the local hub cache or can be downloaded (OfflineModeIsEnabled). Get its "
         "tokenizer.json on a machine with network access and pass its path: --tokenizer path/to/tokenizer.json"
+        f"{hint}"
     )
 
 
@@ -65,7 +67,7 @@ def test_a_hub_id_that_cannot_be_had_lists_what_is_possible_and_says_how_to_prov
 def test_what_can_only_be_a_path_is_not_asked_of_the_hub(spec: str) -> None:
     assert not is_hub_id(spec)
     if spec not in ("", ".."):
-        with pytest.raises(TokenizerError, match=r"nor a directory with one, nor a hub id such as"):
+        with pytest.raises(TokenizerError, match=r"nor a hub id such as|^tokenizer: there is no file or directory "):
             resolve(spec)
 
 

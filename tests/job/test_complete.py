@@ -17,7 +17,7 @@ from tokenmill.job.complete import complete_job, too_many_rejects
 from tokenmill.job.prepare import Job
 from tokenmill.output.finish import summarize
 from tokenmill.output.open import Output
-from tokenmill.records import Ledger
+from tokenmill.records import Damage, Ledger, Reason
 
 
 def finished(data: bytes, **options: Any) -> Job:
@@ -95,7 +95,7 @@ def test_tokens_that_do_not_add_up_are_never_finished(name: str) -> None:
 def test_rejects_that_are_not_listed_as_counted_are_never_finished(listed: int) -> None:
     job = finished(texts("abc") + b"broken\n", max_rejects="100%")
     edit_rejects(job, b'"records": 1', b'"records": %d' % listed)
-    message = f"1 records were rejected, but {listed} are listed, please report this"
+    message = f"1 record was rejected, but {listed} are listed, please report this"
     with pytest.raises(LedgerError, match=message):
         complete_job(job)
     assert not is_complete(job)
@@ -114,6 +114,34 @@ def test_more_rejects_than_allowed_are_listed_and_no_manifest_is_written() -> No
     assert not is_complete(job)
     for limit in ("50%", 2):
         assert complete_job(allowing(job, limit)).ledger.rejected == 2
+
+
+def test_damaged_files_are_named_where_too_much_is_rejected() -> None:
+    job = finished(texts("abc") + b"broken\n", max_rejects=0)
+    unit = job.plan.unit(0)
+    receipt = job.receipts.receipt(unit)
+    assert receipt is not None
+    damage = Damage(
+        part=0,
+        reason=Reason.CORRUPT_FILE,
+        detail="bad",
+        record=1,
+        offset=0,
+        places=1,
+        lost_rows=None,
+        unread_bytes=None,
+    )
+    job.receipts.commit(unit, msgspec.structs.replace(receipt, damaged=(damage,)))
+    with pytest.raises(RejectLimitError, match=r"rejects\.jsonl\. Damaged: a\.jsonl\. Fix the input"):
+        complete_job(job)
+
+
+def test_records_that_are_too_large_are_no_reason_to_fix_the_input() -> None:
+    job = finished(texts("abc"), max_rejects=0)
+    ledger = Ledger(records=3, rejected=2, rejects_by_reason={"too_large": 2})
+    said = str(too_many_rejects(job, ledger))
+    assert "Start over with a higher --max-document-bytes and --overwrite, or run" in said
+    assert "Fix the input" not in said
 
 
 def test_the_way_on_leaves_one_off_actions_out() -> None:
@@ -136,14 +164,14 @@ def test_a_wrong_text_field_is_asked_about_when_most_records_lack_it(wrong: int,
 
 def test_the_only_record_may_be_rejected_for_another_reason() -> None:
     job = finished(b"broken\n", max_rejects=0)
-    with pytest.raises(RejectLimitError, match=r"1 of 1 records were rejected \(100 %: broken_json 1\)") as error:
+    with pytest.raises(RejectLimitError, match=r"1 of 1 record was rejected \(100 %: broken_json 1\)") as error:
         complete_job(job)
     assert "--text-field" not in str(error.value)
 
 
 def test_a_share_of_rejects_is_judged_at_the_end_however_few_records_there_are() -> None:
     job = finished(texts("abc", "d", "e") + b"broken\n", max_rejects="24%")
-    with pytest.raises(RejectLimitError, match=r"1 of 4 records were rejected \(25 %"):
+    with pytest.raises(RejectLimitError, match=r"1 of 4 records was rejected \(25 %"):
         complete_job(job)
     assert complete_job(allowing(job, "25%")).ledger.rejected == 1
 
@@ -151,7 +179,7 @@ def test_a_share_of_rejects_is_judged_at_the_end_however_few_records_there_are()
 def test_a_file_that_could_not_be_read_is_no_share_of_nothing() -> None:
     job = finished(b"broken\n", max_rejects=0)
     ledger = Ledger(rejected=1, rejects_by_reason={"truncated_file": 1})
-    assert "1 of 0 records were rejected (100 %: truncated_file 1)" in str(too_many_rejects(job, ledger))
+    assert "1 of 0 records was rejected (100 %: truncated_file 1)" in str(too_many_rejects(job, ledger))
 
 
 def test_what_a_unit_could_not_read_is_told_in_the_end() -> None:

@@ -64,6 +64,7 @@ def test_the_place_in_a_file_of_lines_is_a_byte_and_a_line_if_anybody_knows() ->
             {"lost_rows": 2000, "places": 2},
             "at record 1,013: no, and 1 more place; 2,000 rows are missing",
         ),
+        ({"detail": "no."}, "corrupt_file at record 1,013: no; 1 row is missing"),
         ({"lost_rows": 0}, "no; no row is known to be missing"),
         ({"record": None, "lost_rows": None}, "corrupt_file: no; how much is missing cannot be told"),
         ({"lost_rows": None, "unread_bytes": 25}, "at record 1,013: no; 12.5 % of its bytes could not be read"),

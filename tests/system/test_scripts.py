@@ -17,6 +17,7 @@ from tests.conftest import documents, texts
 from tests.support.processes import PROJECT, python
 from tokenmill.cli import main
 from tokenmill.config import ENGINES
+from tokenmill.messages import wrapped
 
 README = (PROJECT / "README.md").read_text()
 
@@ -102,7 +103,8 @@ def test_the_readme_shows_what_the_example_reads_from_it(demo: Demo) -> None:
 def test_the_readme_shows_what_verify_says_of_it(demo: Demo, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(demo.out), "--against-source", "all"]) == 0
     shown = shown_in_the_readme("tokenmill verify build/demo --against-source all")
-    assert capsys.readouterr().out.splitlines() == shown
+    on_a_terminal = wrapped(capsys.readouterr().out.rstrip(), 80, 4)
+    assert on_a_terminal.splitlines() == shown
 
 
 def test_the_readme_shows_a_row_of_it(demo: Demo, capsys: pytest.CaptureFixture[str]) -> None:

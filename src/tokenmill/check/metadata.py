@@ -36,6 +36,10 @@ SKIPPED_ADVICE = (
     "Convert it to JSON Lines and start over with --overwrite, or leave it out of the inputs and run the job again"
 )
 
+_CONTINUE = (
+    "Run the same command again to continue it; if it stopped because of --max-rejects, with a higher --max-rejects"
+)
+
 
 def check_job(output: Output) -> None:
     """Raises OutputError unless job.json is, byte for byte, what would be written."""
@@ -68,7 +72,7 @@ def check_receipts(output: Output, tell: Tell) -> bool:
             whole = False
     if undone:
         todo = f"{undone:,} of {len(output.plan.sizes):,} units are not done yet"
-        tell(Fault(f"the job is not complete: {todo}. Run the same command again to continue it"))
+        tell(Fault(f"the job is not complete: {todo}. {_CONTINUE}"))
     return whole and not undone
 
 
@@ -109,7 +113,7 @@ def _check_files(storage: Reading, unit: Unit, receipt: Receipt) -> None:
 def check_manifest(output: Output, tell: Tell) -> None:
     """The manifest must be, line by line, what job, plan and receipts make of it."""
     if not output.is_complete:
-        tell(Fault(f"{layout.MANIFEST} is missing: the job is not complete. Run the same command again to continue it"))
+        tell(Fault(f"{layout.MANIFEST} is missing: the job is not complete. {_CONTINUE}"))
         return
     try:
         _ = output.row_index

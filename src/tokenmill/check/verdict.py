@@ -25,6 +25,9 @@ class Verdict:
     chunks: int = 0
     rows: int = 0
     tokens: int = 0
+    """In the rows, separators included."""
+    separators: int | None = 0
+    """None if some were dropped with the end of a unit: how many is not written down."""
     documents: int = 0
     compared: int = 0
     """Documents that were compared with their source."""

@@ -97,6 +97,10 @@ def _check_units(output: Output, sample: _Sample, inputs: Reading, verdict: Verd
         verdict.chunks += len(receipt.chunks)
         verdict.rows += sum(c.rows for c in receipt.chunks)
         verdict.tokens += sum(c.tokens for c in receipt.chunks)
+        if receipt.ledger.dropped_tokens:
+            verdict.separators = None
+        elif verdict.separators is not None:
+            verdict.separators += receipt.ledger.separators
         verdict.documents += sum(c.documents for c in receipt.chunks)
     if sample.count:
         whole = [None if n in damaged else r for n, r in enumerate(receipts)]

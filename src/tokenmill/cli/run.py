@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from tokenmill.cli.terminal import EXIT_CODES, HelpFormatter, add_message_option
 from tokenmill.config import Config, Heading, Option, load_settings, options_of, resume_hint
 from tokenmill.config.kinds import Choice, Flag, Kind, Paths, WholeNumber
 from tokenmill.errors import ConfigError
+from tokenmill.messages import printable
 
 if TYPE_CHECKING:
     from tokenmill.job.execute import RunResult
@@ -104,6 +106,9 @@ def _typed(args: argparse.Namespace) -> tuple[dict[str, Any], str | None]:
     lone_path = paths.pop() if len(paths) == 1 and output is None and not inputs else None
     if paths and output is None and (len(paths) > 1 or inputs):
         output = paths.pop()
+    if args.output is not None and any(os.path.abspath(p) == os.path.abspath(args.output) for p in paths):
+        named = printable(args.output)
+        raise ConfigError(f"{named} is read as an input, because --output-dir is given: name it once")
     if paths and inputs:
         raise ConfigError("inputs were given both as --input-dir and by position: use one of them")
     given = vars(args) | {"inputs": inputs or paths or None, "output": output}
@@ -174,7 +179,6 @@ def _outcome(result: RunResult) -> str:
 
 def _report_damage(result: RunResult) -> None:
     """An error and not a warning, for --quiet must not hide it: the output lacks something."""
-    from tokenmill.messages import printable
     from tokenmill.output import layout
     from tokenmill.output.damage import describe_damage
 

@@ -6,11 +6,12 @@ import argparse
 import json
 import logging
 import shlex
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from tokenmill.cli.streams import result_on_stdout, summary_on_stdout
-from tokenmill.cli.terminal import HelpFormatter, add_message_options, byte_progress, whole_number
+from tokenmill.cli.terminal import HelpFormatter, add_message_options, byte_progress, fitted, whole_number
 from tokenmill.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,22 +101,37 @@ def _against(text: str) -> int | Literal["all"]:
 def _print(args: argparse.Namespace, verdict: Verdict) -> None:
     from tokenmill.messages import counted, printable
 
+    def say(line: str) -> None:
+        print(fitted(line, sys.stdout))
+
     for fault in verdict.faults:
-        print(f"problem: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))
+        say(f"problem: {printable(fault.what)}" + ("" if fault.unit is None else f" (--redo {fault.unit})"))
     if verdict.found > len(verdict.faults):
-        print(f"… and {verdict.found - len(verdict.faults):,} more problems")
-    if verdict.absent:
-        print(_describe_absent(verdict))
-    nouns = ("unit", "chunk", "row", "token", "document")
-    looked = ", ".join(counted(getattr(verdict, f"{noun}s"), noun) for noun in nouns)
-    if verdict.compared:
-        looked += f" ({verdict.compared:,} compared with their source)"
+        say(f"… and {counted(verdict.found - len(verdict.faults), 'more problem')}")
+    if verdict.uncompared:
+        say(_describe_absent(verdict))
+    looked = _describe_looked(verdict)
     if not verdict.found:
-        print(
+        say(
             f"verified: {looked}, no problem found" + ("" if verdict.good else ", but nothing compared with its source")
         )
         return
-    print(f"FAILED: {counted(verdict.found, 'problem')} found in {looked}")
+    say(f"FAILED: {counted(verdict.found, 'problem')} found in {looked}")
     if units := verdict.units_to_redo():
         numbers, output = ",".join(map(str, units)), shlex.quote(printable(args.output))
-        print(f"run the units again with the job's options: tokenmill run INPUT... {output} --redo {numbers}")
+        say(f"run the units again with the job's options: tokenmill run INPUT... {output} --redo {numbers}")
+
+
+def _describe_looked(verdict: Verdict) -> str:
+    from tokenmill.messages import counted
+
+    units, chunks, rows, tokens, documents = (
+        counted(getattr(verdict, f"{noun}s"), noun) for noun in ("unit", "chunk", "row", "token", "document")
+    )
+    if verdict.separators is None:
+        tokens += " (separators included)"
+    elif verdict.separators:
+        tokens += f" ({counted(verdict.separators, 'separator')} included)"
+    if verdict.compared:
+        documents += f" ({verdict.compared:,} compared with their source)"
+    return f"{units}, {chunks}, {rows}, {tokens}, {documents}"

@@ -18,7 +18,7 @@ import numpy as np
 from tokenmill.config import ContentOptions, Eos
 from tokenmill.encode.hub import HubError, download, is_hub_id
 from tokenmill.errors import TokenizerError
-from tokenmill.messages import nearest, printable
+from tokenmill.messages import near, nearest, printable
 
 log = logging.getLogger("tokenmill")
 
@@ -130,7 +130,9 @@ def _find(spec: str) -> tuple[str, bytes, dict[str, Any]]:
         if not path.is_file():
             raise TokenizerError(f"the directory {printable(spec)} has no tokenizer.json")
     if path.is_file():
-        return _name(path), _read(path), _companion(path)
+        return _name(path), _tokenizer_json(path), _companion(path)
+    if spec.startswith((".", "/")) or spec.endswith((".json", ".model", ".toml")):
+        raise TokenizerError(f"tokenizer: there is no file or directory {printable(spec)}")
     hint = "such as EleutherAI/gpt-neox-20b"
     if is_hub_id(spec):
         try:
@@ -141,15 +143,24 @@ def _find(spec: str) -> tuple[str, bytes, dict[str, Any]]:
                 f"that is in the local hub cache or can be downloaded ({error}). Get its tokenizer.json on a machine "
                 "with network access and pass its path: --tokenizer path/to/tokenizer.json"
             )
+    meant = near(spec, BUNDLED)
     raise TokenizerError(
         f"tokenizer {printable(spec)!r} is neither a bundled name ({', '.join(BUNDLED)}), nor a tokenizer.json, "
-        f"nor a directory with one, nor a hub id {hint}"
+        f"nor a directory with one, nor a hub id {hint}{f'. Did you mean {meant}?' if meant else ''}"
     )
 
 
 def _name(path: Path) -> str:
     """A name without the place: two machines that keep the file in different folders run the same job."""
     return path.resolve().parent.name if path.name == "tokenizer.json" else path.stem
+
+
+def _tokenizer_json(path: Path) -> bytes:
+    """The file that the user named, if it may be one at all."""
+    data = _read(path)
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
+        raise TokenizerError(f"{printable(path)} is not a tokenizer.json of Hugging Face tokenizers: it is not JSON")
+    return data
 
 
 def _read(path: Path) -> bytes:

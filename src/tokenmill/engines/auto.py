@@ -25,14 +25,14 @@ def choose_engine(config: Config, sizes: Sequence[int]) -> tuple[Budget, str]:
     workers = config.num_workers or default_workers()
     streaming = engine_class("streaming")
     if available_cores() == 1 or workers == 1 or not sizes:
-        return derive_budget(streaming, config), "one core, one worker or nothing to read"
+        return derive_budget(streaming, config, by_auto=True), "one core, one worker or nothing to read"
     name, why = _choose_parallel(workers, sizes)
     try:
         budget = derive_budget(engine_class(name), config, len(sizes))
     except ConfigError:
         budget = None
     if budget is None or budget.workers == 1:
-        return derive_budget(streaming, config), f"the memory budget is too small for {name} to be of use"
+        return derive_budget(streaming, config, by_auto=True), f"the memory budget is too small for {name} to be of use"
     return budget, why
 
 

@@ -41,15 +41,16 @@ def limit_to_machine(config: Config) -> Config:
     return replace(config, num_workers=most)
 
 
-def derive_budget(engine: type[Engine], config: Config, units: int = 1 << 30) -> Budget:
+def derive_budget(engine: type[Engine], config: Config, units: int = 1 << 30, *, by_auto: bool = False) -> Budget:
     """The budget of a run with this engine, or an error that names the smallest one that would do."""
     cost = engine.cost
     total = config.max_memory or machine_memory() // 2
     if total < cost.minimum:
-        raise ConfigError(
-            f"{size(total)} is too little for the engine {engine.name}; the minimum is {-(-cost.minimum // MB)} MB",
-            "max_memory",
-        )
+        least = f"{-(-cost.minimum // MB)} MB"
+        what = f"{size(total)} is too little for the engine {engine.name}; the minimum is {least}"
+        if by_auto:
+            what = f"{size(total)} is too little: the smallest engine, {engine.name}, needs {least}"
+        raise ConfigError(what, "max_memory")
     workers = cost.workers(total, config.num_workers or default_workers(), units)
     read_ahead = 0
     if cost.reads_ahead:

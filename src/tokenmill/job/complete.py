@@ -9,9 +9,9 @@ from itertools import zip_longest
 
 from tokenmill.errors import LedgerError, OutputError, RejectLimitError
 from tokenmill.job.prepare import Job
-from tokenmill.messages import printable
+from tokenmill.messages import counted, printable, some_of
 from tokenmill.output import layout
-from tokenmill.output.finish import committed, finish, public_rejects, summarize, write_rejects
+from tokenmill.output.finish import committed, damaged_files, finish, public_rejects, summarize, write_rejects
 from tokenmill.output.open import Output
 from tokenmill.output.receipts import REMOVE
 from tokenmill.output.schema import Summary, decode, has_checksum, to_line
@@ -31,7 +31,8 @@ def complete_job(job: Job) -> Summary:
         raise _changed_receipt(job)
     listed = write_rejects(job.receipts, job.plan)
     if listed != ledger.rejected:
-        raise LedgerError(f"{ledger.rejected} records were rejected, but {listed} are listed, please report this")
+        rejected = counted(ledger.rejected, "record was", "records were")
+        raise LedgerError(f"{rejected} rejected, but {listed} are listed, please report this")
     if job.config.max_rejects.exceeded(ledger.rejected, ledger.records, final=True):
         raise too_many_rejects(job, ledger)
     finish(job.receipts, job.plan, job.description, summary, job.skipped)
@@ -106,10 +107,16 @@ def too_many_rejects(job: Job, ledger: Ledger) -> RejectLimitError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(ledger.rejects_by_reason.items()))
     share = 100 * ledger.rejected / max(1, ledger.records)
     advice = "Fix the input and start over with --overwrite"
+    if 2 * ledger.rejects_by_reason.get(Reason.TOO_LARGE, 0) > ledger.rejected:
+        advice = "Start over with a higher --max-document-bytes and --overwrite"
     if 2 * sum(ledger.rejects_by_reason.get(reason, 0) for reason in _NO_TEXT) > ledger.records:
         advice = f"Is --text-field {job.config.text_field} right? If not, start over with another one and --overwrite"
+    verb = "was" if ledger.rejected == 1 else "were"
+    listed = f"They are listed in {job.store.storage.describe(layout.REJECTS)}. "
+    if damaged := damaged_files(job.receipts, job.plan):
+        listed += f"Damaged: {some_of(damaged)}. "
     return RejectLimitError(
-        f"{ledger.rejected:,} of {ledger.records:,} records were rejected ({share:.3g} %: {reasons}), more than "
-        f"--max-rejects {job.config.max_rejects}. They are listed in {job.store.storage.describe(layout.REJECTS)}. "
-        f"{advice}, or {job.resume_hint} with a higher --max-rejects: it continues from here"
+        f"{ledger.rejected:,} of {counted(ledger.records, 'record')} {verb} rejected ({share:.3g} %: {reasons}), more "
+        f"than --max-rejects {job.config.max_rejects}. {listed}{advice}, or {job.resume_hint} with a higher "
+        "--max-rejects: it continues from here"
     )

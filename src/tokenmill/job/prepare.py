@@ -118,7 +118,7 @@ def _refuse_foreign(store: Store) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise OutputError(f"{where} is a file: the output must be a directory") from None
+        raise OutputError(f"{where} is a file: the output must be a directory (the last path is the output)") from None
     if foreign:
         raise OutputError(f"{where} holds files that are not tokenmill's: choose a new or an empty directory")
 
@@ -141,11 +141,13 @@ def _differences(new: StoredJob, old: StoredJob) -> Iterator[str]:
     old_options = msgspec.structs.asdict(old.options)
     for name, value in msgspec.structs.asdict(new.options).items():
         if old_options[name] != value:
-            yield f"--{name.replace('_', '-')} was {old_options[name]!r} and is {value!r}"
-    was, is_ = old.tokenizer, new.tokenizer
-    if was.sha256 != is_.sha256:
-        yield f"the tokenizer was {was.name} ({was.sha256[:12]}) and is {is_.name} with other content"
-    elif msgspec.structs.replace(was, name="") != msgspec.structs.replace(is_, name=""):
+            nothing = "off" if name == "eos_token" else "not given"
+            was, is_now = (nothing if v is None else repr(v) for v in (old_options[name], value))
+            yield f"--{name.replace('_', '-')} was {was} and is now {is_now}"
+    before, now = old.tokenizer, new.tokenizer
+    if before.sha256 != now.sha256:
+        yield f"the tokenizer was {before.name} ({before.sha256[:12]}) and is now {now.name} with other content"
+    elif msgspec.structs.replace(before, name="") != msgspec.structs.replace(now, name=""):
         yield "the tokenizer's special tokens differ"
 
 

@@ -76,7 +76,8 @@ def describe_damage(found: DamagedFile) -> str:
     """Where, why and how much, for people: "corrupt_file at record 7: … ; 3 rows are missing"."""
     where = "" if found.record is None else f" at record {found.record:,}"
     more = f", and {counted(found.places - 1, 'more place')}" if found.places > 1 else ""
-    return f"{found.reason}{where}: {found.detail}{more}; {_missing(found)}"
+    detail = found.detail.rstrip(".")  # libraries end what they say with one, and more follows here
+    return f"{found.reason}{where}: {detail}{more}; {_missing(found)}"
 
 
 def _missing(found: DamagedFile) -> str:

@@ -87,6 +87,12 @@ def summarize(receipts: Receipts, plan: Plan, run_id: str) -> Summary:
     return Summary(run_id=run_id, ledger=ledger, missing=missing, damaged=damaged)
 
 
+def damaged_files(receipts: Receipts, plan: Plan) -> list[str]:
+    """The names of damaged files, as far as units are committed."""
+    done = ((unit, receipt) for unit, receipt, _ in _with_record_numbers(receipts, plan) if receipt is not None)
+    return [*dict.fromkeys(unit.files[d.part].name for unit, receipt in done for d in receipt.damaged)]
+
+
 def committed(receipts: Receipts, plan: Plan) -> Iterator[Committed]:
     """Every unit, in order; each must be committed."""
     for unit, receipt, firsts in with_record_numbers(receipts, plan):

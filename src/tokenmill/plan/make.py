@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tokenmill.errors import ConfigError, InputError
-from tokenmill.messages import NAMED_IN_MESSAGE, counted, first_few, printable
+from tokenmill.messages import NAMED_IN_MESSAGE, counted, first_few, near, printable
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan, Skipped
 from tokenmill.output.schema import decode, to_line
@@ -153,7 +153,9 @@ def _wrong_field(where: str, file: InputFile, absent: AbsentField) -> ConfigErro
     else:
         what, noun = f"no record at the beginning of {where} has the field {field}", "fields"
     if known:
-        advice = f"The {noun} are: {known}. Choose one of these, or leave the file out of the inputs"
+        meant = near(absent.field, absent.known)
+        hint = f"Did you mean {printable(meant)!r}? " if meant else ""
+        advice = f"{hint}The {noun} are: {known}. Choose one of these, or leave the file out of the inputs"
     else:
         advice = f"There are no {noun} at all: leave the file out of the inputs"
     return ConfigError(f"{what}. {advice}", absent.option)
