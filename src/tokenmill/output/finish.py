@@ -89,7 +89,7 @@ def summarize(receipts: Receipts, plan: Plan, run_id: str) -> Summary:
 
 def damaged_files(receipts: Receipts, plan: Plan) -> list[str]:
     """The names of damaged files, as far as units are committed."""
-    done = ((unit, receipt) for unit, receipt, _ in _with_record_numbers(receipts, plan) if receipt is not None)
+    done = ((unit, receipt) for unit, receipt, _ in with_record_numbers(receipts, plan) if receipt is not None)
     return [*dict.fromkeys(unit.files[d.part].name for unit, receipt in done for d in receipt.damaged)]
 
 
