@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +15,12 @@ from tests.conftest import texts
 from tests.support.outputs import job_of, run_units
 from tokenmill.config import RejectLimit
 from tokenmill.errors import LedgerError, OutputError, RejectLimitError
-from tokenmill.job.complete import complete_job, too_many_rejects
+from tokenmill.job.complete import complete_job, problems_at_the_end, too_many_rejects
 from tokenmill.job.prepare import Job
 from tokenmill.output.finish import summarize
 from tokenmill.output.open import Output
 from tokenmill.records import Damage, Ledger, Reason
+from tokenmill.storage.memory import MemoryStorage
 
 
 def finished(data: bytes, **options: Any) -> Job:
@@ -189,3 +192,20 @@ def test_what_a_unit_could_not_read_is_told_in_the_end() -> None:
     assert receipt is not None
     job.receipts.commit(unit, msgspec.structs.replace(receipt, missing={0: "gone"}))
     assert complete_job(job).missing == {"a.jsonl": "gone"} == summarize(job.receipts, job.plan, "").missing
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "rejects.jsonl", "tokenizer.json"])
+def test_what_cannot_be_read_for_a_moment_is_not_made_again(name: str) -> None:
+    job = finished(texts("abc"))
+    complete_job(job)
+
+    def watch(_operation: str, about: str) -> None:
+        if about == name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    storage = job.store.storage
+    assert isinstance(storage, MemoryStorage)
+    storage.publish("tokenizer.json", [job.tokenizer.data])
+    storage.watch = watch
+    with pytest.raises(OutputError, match=rf"^memory:{name} cannot be read: .* Fix this and run the command again$"):
+        list(problems_at_the_end(job, Output(storage)))

@@ -13,7 +13,7 @@ from tokenmill.messages import counted, printable, some_of
 from tokenmill.output import layout
 from tokenmill.output.finish import committed, damaged_files, finish, public_rejects, summarize, write_rejects
 from tokenmill.output.open import Output
-from tokenmill.output.receipts import REMOVE
+from tokenmill.output.receipts import NOT_A_FILE, REMOVE, found_damaged
 from tokenmill.output.schema import Summary, decode, has_checksum, to_line
 from tokenmill.output.spool import lines_of
 from tokenmill.records import Ledger, Reason
@@ -56,7 +56,7 @@ def how_it_ended(job: Job) -> Summary | None:
     output = Output(job.store.storage)
     if not output.is_complete:
         return None
-    for problem in _problems_at_the_end(job, output):
+    for problem in problems_at_the_end(job, output):
         log.warning("%s. It is made again from the receipts", problem)
         return None
     # Another run may skip other files of a folder that has them beside the same inputs: the manifest is to name them.
@@ -64,7 +64,8 @@ def how_it_ended(job: Job) -> Summary | None:
     return output.summary if is_same else None
 
 
-def _problems_at_the_end(job: Job, output: Output) -> Iterator[str]:
+def problems_at_the_end(job: Job, output: Output) -> Iterator[str]:
+    """What is wrong with what is written at the end of a job, each of which can be made again."""
     for name, check in (
         (layout.MANIFEST, _check_manifest),
         (layout.TOKENIZER, _check_tokenizer),
@@ -78,6 +79,9 @@ def _problems_at_the_end(job: Job, output: Output) -> Iterator[str]:
         except FileNotFoundError:
             yield f"{where} is missing"
         except OSError as error:
+            with found_damaged(where):
+                if error.errno not in NOT_A_FILE:
+                    raise
             yield f"{where} cannot be read: {error.strerror or error}"
         except (ValueError, RecursionError) as error:
             yield f"{where} is damaged ({printable(error)})"

@@ -30,7 +30,7 @@ log = logging.getLogger("tokenmill")
 
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading JSON that somebody else wrote may raise."""
-_NOT_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG)
+NOT_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG)
 """Errors that will not pass: something else is in the place of a file."""
 
 
@@ -49,7 +49,7 @@ def found_damaged(where: str, way_out: str = REMOVE) -> Iterator[None]:
 
 def advice(error: Exception, way_out: str) -> str:
     """What to do about a file that cannot be read: nothing is to be removed for a disk that may be back soon."""
-    will_pass = isinstance(error, OSError) and error.errno not in _NOT_A_FILE
+    will_pass = isinstance(error, OSError) and error.errno not in NOT_A_FILE
     return "Fix this and run the command again" if will_pass else way_out
 
 

@@ -10,7 +10,7 @@ from tokenmill.errors import DifferentJobError, OutputBusyError, OutputError
 from tokenmill.messages import printable, why
 from tokenmill.output import layout
 from tokenmill.output.plan_file import Plan
-from tokenmill.output.receipts import START_OVER, found_damaged
+from tokenmill.output.receipts import NOT_A_FILE, START_OVER, found_damaged
 from tokenmill.output.schema import FORMAT_VERSION, StoredJob, decode_exactly, describes_a_job, format_version, to_text
 from tokenmill.output.spool import Spool
 from tokenmill.records import Unit
@@ -125,7 +125,9 @@ class Store:
     def _holds(self, name: str, data: bytes) -> bool:
         try:
             return self.storage.read(name) == data
-        except OSError:
+        except OSError as error:
+            if error.errno not in NOT_A_FILE:
+                raise
             return False  # gone, or something else in its place
 
     def _remove_checkpoints_behind_receipts(self) -> None:
