@@ -304,6 +304,8 @@ class Partial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tokens: Count = 0
     documents: Count = 0
     ids_bytes: Count = 0
+    xxh3: str = ""
+    """Of what there is."""
 
 
 EMPTY = Partial()

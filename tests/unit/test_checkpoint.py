@@ -18,6 +18,7 @@ from tokenmill.output.schema import Checkpoint, read_checkpoint
 from tokenmill.records import EMPTY, ChunkEntry, Damage, Ledger, Loss, Part, Partial, Reason, Reject, Unit
 from tokenmill.storage.memory import MemoryStorage
 from tokenmill.unit.checkpoint import Position, beginning
+from tokenmill.write.rejects import RejectsWriter
 
 
 def chunk_entry(name: str) -> ChunkEntry:
@@ -56,9 +57,13 @@ def test_a_unit_of_which_nothing_is_done_begins_at_its_first_part() -> None:
 def test_a_checkpoint_counts_what_came_before_the_block_that_is_being_written() -> None:
     """A restart reads that block again, and passes over what is written of it."""
     position = Position(beginning(unit_of_parts(2), {}))
-    position.begin_block(0, 0, 0, 0)
+    rejects = RejectsWriter(MemoryStorage(), unit_of_parts(2))
+    position.begin_block(0, 0, 0, rejects)
     position.end_block(0, 5, Ledger(records=5, documents=5), [broken(4)])
-    position.begin_block(1, 70, -3, 11)
+    rejects.append([broken(4)], 0, 0)
+    size, checksum = rejects.size, rejects.checksum
+    position.begin_block(1, 70, -3, rejects)
+    rejects.append([broken(5)], 0, 0)
     position.into_block += 9
     position.chunks.append(chunk_entry("00000-0000"))
     partial = Partial(tokens=4, documents=1, ids_bytes=2)
@@ -72,7 +77,8 @@ def test_a_checkpoint_counts_what_came_before_the_block_that_is_being_written() 
         ledger=Ledger(records=5, documents=5),
         chunks=(chunk_entry("00000-0000"),),
         lines=(5, 0),
-        rejects_bytes=11,
+        rejects_bytes=size,
+        rejects_xxh3=checksum,
         missing={},
         damaged=(damage(0, 4),),
         partial=partial,

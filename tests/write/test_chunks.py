@@ -17,7 +17,7 @@ from tokenmill.storage.base import Storage
 from tokenmill.storage.local import LocalDraft, LocalStorage
 from tokenmill.storage.memory import MemoryStorage
 from tokenmill.write.chunks import ChunkWriter
-from tokenmill.write.npy import map_array, npy_header
+from tokenmill.write.npy import DraftChangedError, map_array, npy_header
 
 U2 = np.dtype("<u2")
 NAME = "00007-0000"
@@ -94,14 +94,16 @@ def test_a_chunk_goes_on_where_it_was_forced_to_disk(storage: Storage, ids: bool
     first = chunk_writer(storage, ids=ids)
     first.append(pieces[0])
     partial = first.sync()
-    assert partial == Partial(tokens=4, documents=1, ids_bytes=4 if ids else 0)
+    assert partial == Partial(tokens=4, documents=1, ids_bytes=4 if ids else 0, xxh3=partial.xxh3)
     first.append(pieces[1])  # which nobody counted
     first.sync()
     first.abort()
     second = chunk_writer(storage, ids=ids, begun=partial)
     for each in pieces[1:]:
         second.append(each)
-    assert second.sync() == Partial(tokens=12, documents=3, ids_bytes=13 if ids else 0)
+    synced = second.sync()
+    assert synced == Partial(tokens=12, documents=3, ids_bytes=13 if ids else 0, xxh3=synced.xxh3)
+    assert synced.xxh3 != partial.xxh3
     assert second.close() == expected
     assert published(storage) == files
     assert list(storage.drafts()) == []
@@ -111,7 +113,7 @@ def test_a_chunk_goes_on_though_no_document_ended_in_it_yet(storage: Storage) ->
     first = chunk_writer(storage, ids=True)
     first.append(rows([1, 2, 3, 4], []))
     partial = first.sync()
-    assert partial == Partial(tokens=4)
+    assert partial == Partial(tokens=4, xxh3=partial.xxh3)
     first.abort()
     left_over = storage.draft(f"chunks/{NAME}.ids.jsonl")
     left_over.write(b"left over")
@@ -122,6 +124,22 @@ def test_a_chunk_goes_on_though_no_document_ended_in_it_yet(storage: Storage) ->
     assert (entry.rows, entry.documents, entry.ids_xxh3) == (2, 1, checksum(b"1\n"))
     assert array(storage, ".npy") == [[1, 2, 3, 4], [5, 6, 7, 8]]
     assert storage.read(f"chunks/{NAME}.ids.jsonl") == b"1\n"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_chunk_whose_drafts_were_changed_is_not_continued(name: str) -> None:
+    storage = MemoryStorage()
+    first = chunk_writer(storage, ids=True)
+    first.append(rows([1, 2, 3, 4], [4], [b"123"]))
+    partial = first.sync()
+    first.abort()
+    size = dict(storage.drafts())[name]
+    draft = storage.draft(f"chunks/{name}", size)
+    draft.seek(size - 2)
+    draft.write(b"7")
+    draft.close()
+    with pytest.raises(DraftChangedError, match=NAME):
+        chunk_writer(storage, ids=True, begun=partial)
 
 
 # power losses
@@ -226,11 +244,23 @@ def test_a_chunk_that_cannot_be_begun_leaves_no_file_open(disk: LocalStorage, tm
     assert count_open_files() == before
 
 
+def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the disk be full for one file."""
+    right = LocalDraft.write
+
+    def write(self: LocalDraft, data: bytes | memoryview) -> None:
+        if self.path.name == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        right(self, data)
+
+    monkeypatch.setattr(LocalDraft, "write", write)
+
+
 @pytest.mark.parametrize("name", FILES[:2])
 def test_a_chunk_that_finds_no_room_for_a_header_leaves_no_file_open(
-    disk: LocalStorage, tmp_path: Path, name: str
+    disk: LocalStorage, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    (tmp_path / "tmp" / name).symlink_to("/dev/full")
+    no_room_for(name, monkeypatch)
     before = count_open_files()
     with pytest.raises(OSError, match="No space left on device"):
         chunk_writer(disk, ids=True)
@@ -263,8 +293,10 @@ def test_a_chunk_that_cannot_be_continued_leaves_no_file_open(
     assert count_open_files() == before
 
 
-def test_a_chunk_that_finds_no_room_is_aborted_all_the_same(disk: LocalStorage, tmp_path: Path) -> None:
-    (tmp_path / "tmp" / FILES[2]).symlink_to("/dev/full")
+def test_a_chunk_that_finds_no_room_is_aborted_all_the_same(
+    disk: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_room_for(FILES[2], monkeypatch)
     before = count_open_files()
     writer = chunk_writer(disk, ids=True)
     writer.append(rows([1, 2, 3, 4], [4], [b"1"]))

@@ -12,6 +12,7 @@ from tokenmill.records import Reason, Reject, Unit
 from tokenmill.storage.base import Storage
 from tokenmill.storage.local import LocalDraft, LocalStorage
 from tokenmill.storage.memory import MemoryStorage
+from tokenmill.write.npy import DraftChangedError
 from tokenmill.write.rejects import RejectsWriter
 
 UNIT = Unit(7, (), (), 0)
@@ -78,12 +79,12 @@ def test_the_head_and_the_detail_of_a_reject_are_readable_whatever_they_were(sto
 def test_a_list_goes_on_where_it_was_forced_to_disk(storage: Storage, behind: bool) -> None:
     first = RejectsWriter(storage, UNIT)
     first.append([reject(0)], 0, 0)
-    size = first.sync()
+    size, counted = first.sync(), first.checksum
     assert size == len(line(0))
     if behind:
         first.append([reject(1)], 0, 0)  # which nobody counted
     first.close()
-    second = RejectsWriter(storage, UNIT, size)
+    second = RejectsWriter(storage, UNIT, size, counted)
     assert second.size == size
     second.append([reject(1)], 0, 0)
     assert second.sync() == len(line(0) + line(1))
@@ -94,9 +95,9 @@ def test_a_list_goes_on_where_it_was_forced_to_disk(storage: Storage, behind: bo
 def test_a_list_to_which_nothing_is_added_is_published_as_it_was(storage: Storage) -> None:
     first = RejectsWriter(storage, UNIT)
     first.append([reject(0)], 0, 0)
-    size = first.sync()
+    size, counted = first.sync(), first.checksum
     first.close()
-    second = RejectsWriter(storage, UNIT, size)
+    second = RejectsWriter(storage, UNIT, size, counted)
     assert (second.sync(), second.publish()) == (size, checksum(line(0)))
     assert storage.read(NAME) == line(0)
 
@@ -139,7 +140,7 @@ def test_a_list_is_forced_to_disk_only_if_there_is_more_of_it() -> None:
     writer.append([reject(1)], 0, 0)
     writer.sync()
     assert asked.count("sync_draft") == 2
-    resumed = RejectsWriter(storage, UNIT, writer.size)
+    resumed = RejectsWriter(storage, UNIT, writer.size, writer.checksum)
     resumed.sync()  # it may have been unpublished, and its name in the draft folder not be on disk yet
     resumed.sync()
     assert asked.count("sync_draft") == 3
@@ -159,5 +160,19 @@ def test_a_list_that_cannot_be_continued_leaves_no_file_open(
 
     monkeypatch.setattr(LocalDraft, "read", read)
     with pytest.raises(OSError, match="Input/output error"):
-        RejectsWriter(disk, UNIT, writer.size)
+        RejectsWriter(disk, UNIT, writer.size, writer.checksum)
     assert count_open_files() == before - 1
+
+
+def test_a_list_that_was_changed_is_not_continued() -> None:
+    storage = MemoryStorage()
+    first = RejectsWriter(storage, UNIT)
+    first.append([reject(0)], 0, 0)
+    size, counted = first.sync(), first.checksum
+    first.close()
+    draft = storage.draft(NAME, size)
+    draft.seek(3)
+    draft.write(b"x")
+    draft.close()
+    with pytest.raises(DraftChangedError, match="rejects"):
+        RejectsWriter(storage, UNIT, size, counted)

@@ -14,7 +14,7 @@ from tokenmill.output import layout
 from tokenmill.output.finish import committed, damaged_files, finish, public_rejects, summarize, write_rejects
 from tokenmill.output.open import Output
 from tokenmill.output.receipts import NOT_A_FILE, REMOVE, found_damaged
-from tokenmill.output.schema import Summary, decode, has_checksum, to_line
+from tokenmill.output.schema import Receipt, Summary, decode, has_checksum, to_line
 from tokenmill.output.spool import lines_of
 from tokenmill.records import Ledger, Reason
 
@@ -27,8 +27,7 @@ def complete_job(job: Job) -> Summary:
     """Write rejects and manifest, unless there are more rejects than the job allows."""
     summary = summarize(job.receipts, job.plan, job.run_id)
     ledger = summary.ledger
-    if not ledger.adds_up(job.config.seq_len):
-        raise _changed_receipt(job)
+    _refuse_changed_receipts(job)
     listed = write_rejects(job.receipts, job.plan)
     if listed != ledger.rejected:
         rejected = counted(ledger.rejected, "record was", "records were")
@@ -39,13 +38,20 @@ def complete_job(job: Job) -> Summary:
     return summary
 
 
-def _changed_receipt(job: Job) -> OutputError:
-    """Which receipt is to blame: each was written only after its ledger was checked."""
+def _refuse_changed_receipts(job: Job) -> None:
+    """Each was written only after it was checked: one that does not add up by now was changed."""
     for done in committed(job.receipts, job.plan):
-        if not done.receipt.ledger.adds_up(job.config.seq_len):
+        if not _adds_up(done.receipt, job.config.seq_len):
             where = job.store.storage.describe(layout.receipt_file(done.unit))
-            return OutputError(f"{where} is damaged (its ledger does not add up). {REMOVE}")
-    raise AssertionError("ledgers that add up have a sum that does")
+            raise OutputError(f"{where} is damaged (its ledger does not add up). {REMOVE}")
+
+
+def _adds_up(receipt: Receipt, seq_len: int) -> bool:
+    """Whether the ledger does, and chunks and rejects are those that it counts."""
+    ledger, chunks = receipt.ledger, receipt.chunks
+    tokens = ledger.tokens + ledger.separators - ledger.dropped_tokens
+    found = sum(c.rows for c in chunks), sum(c.tokens for c in chunks), bool(receipt.rejects_bytes)
+    return ledger.adds_up(seq_len) and found == (ledger.rows, tokens, bool(ledger.rejected))
 
 
 def how_it_ended(job: Job) -> Summary | None:

@@ -99,6 +99,8 @@ class Checkpoint(Stored, frozen=True, kw_only=True):
     chunks: tuple[ChunkEntry, ...]
     lines: tuple[Count, ...]
     rejects_bytes: Count
+    rejects_xxh3: str | None = None
+    """XXH3-128 of these bytes, None if there are none."""
     missing: dict[Count, str]
     damaged: tuple[Damage, ...] = ()
     partial: Partial = EMPTY

@@ -7,6 +7,7 @@ import msgspec
 from tokenmill.output.damage import with_rejects
 from tokenmill.output.schema import Checkpoint
 from tokenmill.records import EMPTY, ChunkEntry, Ledger, Partial, Reject, Unit
+from tokenmill.write.rejects import RejectsWriter
 
 
 def beginning(unit: Unit, missing: dict[int, str]) -> Checkpoint:
@@ -40,7 +41,7 @@ class Position:
         """How many tokens of the current block are in chunks; below 0 while a row from before it is incomplete."""
         self._mark = start
 
-    def begin_block(self, part: int, offset: int, into_block: int, rejects_bytes: int) -> None:
+    def begin_block(self, part: int, offset: int, into_block: int, rejects: RejectsWriter) -> None:
         self.into_block = into_block
         self._mark = msgspec.structs.replace(
             self._mark,
@@ -48,7 +49,8 @@ class Position:
             offset=offset,
             ledger=self.ledger.copy(),
             lines=tuple(self.lines),
-            rejects_bytes=rejects_bytes,
+            rejects_bytes=rejects.size,
+            rejects_xxh3=rejects.checksum,
             damaged=self.damaged,
         )
 

@@ -10,6 +10,7 @@ can choose, so it cannot change a byte.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,10 @@ from tokenmill.unit.reported import Reported, Update
 from tokenmill.unit.room import Room, Unlimited
 from tokenmill.unit.setup import UnitSetup
 from tokenmill.write.chunks import ChunkWriter
+from tokenmill.write.npy import DraftChangedError
 from tokenmill.write.rejects import RejectsWriter
+
+log = logging.getLogger("tokenmill")
 
 
 class OrderedMap(Protocol):
@@ -89,6 +93,9 @@ def run_unit(setup: UnitSetup, unit: Unit, encoder: Encoder, update: Update, hoo
                 receipt = run.commit()
             reported.complete(unit.size)
             return receipt
+        except DraftChangedError as error:
+            log.warning("%s: unit %s starts over", error, unit.name)
+            setup.receipts.reset([unit])
         except _FileFailure as failure:
             missing[failure.file] = str(failure.cause)
             reported.take_back()
@@ -110,7 +117,7 @@ def _begin(
     receipts = setup.receipts
     start = receipts.checkpoint(unit) or beginning(unit, missing)
     receipts.remove_after(unit, start)
-    with closing(RejectsWriter(receipts.storage, unit, start.rejects_bytes)) as rejects:
+    with closing(RejectsWriter(receipts.storage, unit, start.rejects_bytes, start.rejects_xxh3)) as rejects:
         run = UnitRun(setup, unit, update, start, rejects, hooks)
         try:
             run.resume(start.partial)
@@ -196,7 +203,7 @@ class UnitRun:
         """Take the next block in order."""
         begun = thread_time()
         position, packer = self._position, self._packer
-        position.begin_block(encoded.part, encoded.offset, packer.skipping - packer.carried, self._rejects.size)
+        position.begin_block(encoded.part, encoded.offset, packer.skipping - packer.carried, self._rejects)
         line = position.lines[encoded.part]
         self._rejects.append(encoded.rejects, encoded.part, line)
         file = self._unit.parts[encoded.part].file

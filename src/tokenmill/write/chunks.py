@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from tokenmill.output import layout
 from tokenmill.records import EMPTY, SIDECAR_DTYPE, ChunkEntry, PackedRows, Partial
 from tokenmill.storage.base import Storage, closed_on_failure
 from tokenmill.write.lines import LinesWriter
-from tokenmill.write.npy import NpyWriter
+from tokenmill.write.npy import DraftChangedError, NpyWriter
 
 
 class ChunkWriter:
@@ -36,6 +37,9 @@ class ChunkWriter:
         with closed_on_failure(self._rows.draft.close, self._documents.draft.close):
             self._ids = self._begin_ids(begun.ids_bytes) if with_ids else None
         self._writers = [w for w in (self._rows, self._documents, self._ids) if w is not None]
+        if begun.tokens and begun.xxh3 != self._checksum():
+            self.abort()
+            raise DraftChangedError(f"the incomplete chunk {name} is not as it was written")
 
     def _begin(self, suffix: str, dtype: np.dtype[Any], columns: int | None, count: int) -> NpyWriter:
         draft = self._storage.draft(layout.chunk_file(self.name, suffix), NpyWriter.size_of(dtype, columns, count))
@@ -60,7 +64,13 @@ class ChunkWriter:
             writer.flush()
         self._storage.sync_drafts([writer.draft for writer in self._writers])
         ids_bytes = 0 if self._ids is None else self._ids.size
-        return Partial(tokens=self._rows.count, documents=self._documents.count, ids_bytes=ids_bytes)
+        return Partial(
+            tokens=self._rows.count, documents=self._documents.count, ids_bytes=ids_bytes, xxh3=self._checksum()
+        )
+
+    def _checksum(self) -> str:
+        """Of all drafts, as far as they are written."""
+        return xxhash.xxh3_128_hexdigest("".join(writer.checksum for writer in self._writers).encode())
 
     def close(self) -> ChunkEntry:
         """Complete the chunk and publish it."""

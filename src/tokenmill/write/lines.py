@@ -37,6 +37,11 @@ class LinesWriter:
             self.draft.write(data)
             self._hash.update(data)
 
+    @property
+    def checksum(self) -> str:
+        """Of all that was written so far."""
+        return self._hash.hexdigest()
+
     def complete(self) -> str:
         """The checksum of all lines."""
         self.flush()

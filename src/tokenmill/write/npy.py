@@ -21,6 +21,10 @@ from tokenmill.storage.base import Draft
 BUFFER_BYTES = 4 << 20  # no mutant: only speed and memory depend on it
 
 
+class DraftChangedError(Exception):
+    """A draft does not hold what was written to it: somebody else was at it, or the disk."""
+
+
 class NpyWriter:
     """Streams a 1-D or 2-D array into a draft: append, then complete.
 
@@ -64,6 +68,11 @@ class NpyWriter:
         self.draft.write(block)
         self._hash.update(block)
         self._filled = 0
+
+    @property
+    def checksum(self) -> str:
+        """Of all that was written so far."""
+        return self._hash.hexdigest()
 
     def complete(self) -> str:
         """Put the number of items into the header; the checksum of the data."""

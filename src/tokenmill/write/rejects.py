@@ -9,15 +9,19 @@ from tokenmill.output.schema import StoredReject, to_line
 from tokenmill.records import Reject, Unit
 from tokenmill.storage.base import Storage, closed_on_failure
 from tokenmill.write.lines import LinesWriter
+from tokenmill.write.npy import DraftChangedError
 
 
 class RejectsWriter:
-    """The list of one unit. `size`: go on with a draft that already holds so many bytes."""
+    """The list of one unit. `size`: go on with a draft that already holds so many bytes, of this checksum."""
 
-    def __init__(self, storage: Storage, unit: Unit, size: int = 0) -> None:
+    def __init__(self, storage: Storage, unit: Unit, size: int = 0, checksum: str | None = None) -> None:
         self._storage = storage
         self._name = layout.rejects_file(unit)
         self._lines = self._begin(size) if size else None
+        if self.checksum != checksum:
+            self.close()
+            raise DraftChangedError(f"the list of rejects {self._name} is not as it was written")
         self._synced = -1  # it may have been unpublished, and its name not be on disk
 
     def _begin(self, size: int) -> LinesWriter:
@@ -28,6 +32,11 @@ class RejectsWriter:
     @property
     def size(self) -> int:
         return 0 if self._lines is None else self._lines.size
+
+    @property
+    def checksum(self) -> str | None:
+        """Of the list so far; None if it is empty."""
+        return None if self._lines is None else self._lines.checksum
 
     def append(self, rejects: Iterable[Reject], part: int, first_record: int) -> None:
         """The rejects of a block whose first record has this number in its part. Whoever looks sees them at once."""
