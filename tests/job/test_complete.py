@@ -94,6 +94,18 @@ def test_tokens_that_do_not_add_up_are_never_finished(name: str) -> None:
     assert not is_complete(job)
 
 
+@pytest.mark.parametrize("change", [{"chunks": ()}, {"rejects_bytes": 9}])
+def test_a_receipt_of_which_something_was_taken_is_never_finished(change: dict[str, Any]) -> None:
+    job = finished(texts("abc"))
+    (unit,) = job.plan.units()
+    receipt = job.receipts.receipt(unit)
+    assert receipt is not None
+    job.receipts.commit(unit, msgspec.structs.replace(receipt, **change))
+    with pytest.raises(OutputError, match=CHANGED):
+        complete_job(job)
+    assert not is_complete(job)
+
+
 @pytest.mark.parametrize("listed", [0, 2])
 def test_rejects_that_are_not_listed_as_counted_are_never_finished(listed: int) -> None:
     job = finished(texts("abc") + b"broken\n", max_rejects="100%")

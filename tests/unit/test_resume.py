@@ -195,3 +195,25 @@ def test_rejects_that_a_dead_run_left_behind_its_checkpoint_go(published: bool) 
     assert (receipt.rejects_bytes, receipt.rejects_xxh3) == (0, None)
     assert job.published("units").keys() == {"00000.json"}
     assert job.drafts() == {}
+
+
+@pytest.mark.parametrize("changed", ["00000-0000.npy", "00000-0000.docs.npy", "00000.rejects.jsonl"])
+def test_a_unit_whose_drafts_were_changed_starts_over_and_says_so(
+    small_blocks: SmallBlocks, caplog: pytest.LogCaptureFixture, changed: str
+) -> None:
+    small_blocks(128)
+    files = {"a.jsonl": b"broken\n" + LINES}
+    expected = unit_job(files, batch_size=3)
+    expected.run()
+    job = unit_job(files, batch_size=3)
+    with pytest.raises(StopError):
+        job.run(checkpoint_batches=True, checkpointed=stop_at(5))
+    size = dict(job.storage.drafts())[changed]
+    draft = job.storage.draft(changed, size)
+    draft.seek(3 if "rejects" in changed else size - 2)
+    draft.write(b"7")
+    draft.close()
+    job.run()
+    assert "is not as it was written: unit 00000 starts over" in caplog.text
+    assert job.published() == expected.published()
+    assert job.published("chunks") == expected.published("chunks")
