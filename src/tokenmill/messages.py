@@ -89,10 +89,11 @@ def shortened(name: str, most: int) -> str:
     if columns_of(name) <= most:
         return name
     head, tail = most // 2, most - most // 2 - 1
-    return _first_columns(name, head) + "…" + _first_columns(name[::-1], tail)[::-1]
+    return first_columns(name, head) + "…" + first_columns(name[::-1], tail)[::-1]
 
 
-def _first_columns(text: str, most: int) -> str:
+def first_columns(text: str, most: int) -> str:
+    """As much of a text as fits into so many columns."""
     taken = list(accumulate(map(_columns, text)))
     return text[: bisect.bisect_right(taken, most)]
 

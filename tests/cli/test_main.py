@@ -32,7 +32,7 @@ USAGE = "usage: tokenmill {run,verify,show,stats,benchmark} ...\n"
         (["show", "out", "--seq-len", "3"], "there is no option --seq-len; `tokenmill show --help` lists them"),
         (["show", "out", "more"], "'more' is one argument too many"),
         (["show", "out", "--sample", "x"], "error: --sample: must be a whole number, not 'x'"),
-        (["show", "out", "--row", "9" * 5000], "error: --row: expected row numbers such as 0,17, got '999"),
+        (["show", "out", "--row", "9" * 5000], "error: --row: expected row numbers such as 0,17 or 3-5, got '999"),
         (["verify", "out", "--against-source", "9" * 5000], "is neither a number of documents nor all"),
         (["run", "in", "out", "--max-memory", "9" * 5000], "is not a size: write 1000000, 256MiB or 4GB"),
         (["run", "in", "out", "--max-memory", "999TB"], "error: --max-memory: 999.0 TB is more than there is: this m"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_display import on_a_terminal
+from tests.cli.test_display import lines_on, on_a_terminal
 from tests.conftest import Run, jsonl
 from tests.inspect.conftest import run_two_files
 from tokenmill.cli import main
@@ -102,7 +102,48 @@ def test_documents_with_an_id_are_shown_up_to_a_few(
     assert main(["show", str(tmp_path / "out"), "--id", "same"]) == 0
     shown = capsys.readouterr()
     assert [shown.out.count(f"{n:06}") for n in (0, 1, 5, 6)] == [0, 1, 1, 0]
-    assert shown.err == "tokenmill: the first 5 documents with this id, and 11 more\n"
+    assert shown.err == "tokenmill: 16 documents have this id; these are the first 5\n"
+    assert "── a.jsonl:2, id same, 7 tokens ──\n" in shown.out
+    (row,) = rows_shown(tmp_path / "out", capsys, "--id", "one")
+    found: Any = row["documents"]
+    assert [document["id"] for document in found] == ["one"]
+
+
+def test_a_document_that_goes_on_in_the_next_chunk_has_its_id_there_too(
+    inputs: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inputs / "a.jsonl").write_bytes(jsonl({"text": "a" * 20, "id": 7}))
+    output = run(id_field="id", seq_len=8, sequences_per_chunk=1).output
+    documents: list[Any] = [row["documents"] for row in rows_shown(output, capsys, "--row", "0-2")]
+    assert [[document["id"] for document in row] for row in documents] == [[7], [7], [7, None]]
+
+
+def test_a_few_lines_of_the_neighbours_are_shown_on_a_terminal_and_the_others_counted(inputs: Path, run: Run) -> None:
+    (inputs / "a.jsonl").write_bytes(jsonl(*({"text": str(n) * 600} for n in range(5))))
+    code, shown = on_a_terminal(
+        ["show", str(run(seq_len=4096).output), "--file", "a.jsonl", "--record", "3"], columns=60
+    )
+    assert code == 0
+    lines = [line.rstrip() for line in lines_on(shown) if line.strip()]
+    assert lines[:3] == ["row 0: 4,096 tokens", "── 1 other document, 601 tokens ──", "── a.jsonl:2, 601 tokens ──"]
+    assert [line.count("1") for line in lines[3:6]] == [60, 60, 47]  # and EOS
+    assert lines[6] == "── a.jsonl:3, 601 tokens ──"
+    after = lines.index("── a.jsonl:4, 601 tokens ──")
+    assert lines[after + 1 :] == ["3" * 60] * 3 + ["── 1 other document and padding, 1,692 tokens ──"]
+
+
+def test_an_output_without_rows_says_so(inputs: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    (inputs / "a.jsonl").write_bytes(b"")
+    output = run().output
+    assert main(["show", str(output)]) == 2
+    assert "there is no row 0: the output has no rows\n" in capsys.readouterr().err
+    assert main(["show", str(output), "--sample", "3"]) == 0
+    assert "warning: the output has no rows\n" in capsys.readouterr().err
+
+
+def test_a_seed_without_a_sample_is_warned_of(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(output), "--seed", "1"]) == 0
+    assert "warning: --seed is of no use without --sample\n" in capsys.readouterr().err
 
 
 def test_the_seed_chooses_the_rows_of_a_sample(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +159,9 @@ def test_the_seed_chooses_the_rows_of_a_sample(output: Path, capsys: pytest.Capt
     [
         (["--row", "99"], "there is no row 99"),
         (["--row", "x"], "--row: "),
+        (["--row", "1,5-3"], "--row: expected row numbers such as 0,17 or 3-5, got '1,5-3'"),
+        (["--row=-1"], "--row: "),
+        (["--file", "002", "--record", "0"], "--record: records count from 1, not from 0"),
         (["--sample", "-1"], "must be at least 1"),
         (["--file", "a"], "--file and --record go together"),
         (["--row", "1", "--sample", "2"], "choose one"),

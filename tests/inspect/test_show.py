@@ -54,9 +54,10 @@ def test_the_rows_of_a_document_are_those_it_lies_in_and_no_more(edges: Path) ->
     assert viewer.find("a.jsonl", 3).rows == [6]
     assert viewer.find("a.jsonl", 4).rows == [6, 7]
     assert viewer.find("a.jsonl", 5).rows == [7]
-    for record in (0, 6):
-        with pytest.raises(ConfigError, match=f"record {record} of a.jsonl is in no row"):
-            viewer.find("a.jsonl", record)
+    with pytest.raises(ConfigError, match=r"^record 6 of a\.jsonl is in no row: it is empty or not there$"):
+        viewer.find("a.jsonl", 6)
+    with pytest.raises(ConfigError, match="records count from 1"):
+        viewer.find("a.jsonl", 0)
 
 
 def test_a_document_at_the_start_of_a_unit_did_not_begin_in_the_unit_before(
@@ -76,18 +77,22 @@ def test_a_document_at_the_start_of_a_unit_did_not_begin_in_the_unit_before(
     assert spans(viewer, 1) == [(0, 4, 1, True, True)]
     assert viewer.find("b.jsonl", 1).rows == [1]
     assert viewer.find("b.jsonl", 2).rows == [2]
+    with pytest.raises(ConfigError, match=r"it is empty or not there or its end was dropped \(--tail drop\)$"):
+        viewer.find("a.jsonl", 1)
 
 
 def test_a_document_is_found_by_file_and_record(output: Path) -> None:
     viewer = Viewer(output)
     assert viewer.find("part-001", 1).rows == [0]
+    for typed in ("corpus/part-001.jsonl", "/mnt/corpus/part-001.jsonl", "./part-001.jsonl"):
+        assert viewer.find(typed, 1).rows == [0]
     assert viewer.find("part-001.jsonl", 3).rows == [0, 1, 2, 3]
     assert viewer.find("002", 2).rows == [3, 4]
     for file, record, said in (
         ("part", 1, "2 inputs have 'part' in their name"),
-        ("absent", 1, "no input has 'absent' in its name"),
+        ("absent", 1, r"no input has 'absent' in its name\. The inputs: part-001\.jsonl, part-002\.jsonl$"),
         ("part-001", 2, "is in no row: it is empty"),
-        ("part-002", 1, "rejected"),
+        ("part-002", 1, r"^line 1 of part-002\.jsonl was rejected: broken_json "),
     ):
         with pytest.raises(ConfigError, match=said):
             viewer.find(file, record)

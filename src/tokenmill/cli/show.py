@@ -6,13 +6,15 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.streams import result_on_stdout
-from tokenmill.cli.terminal import EXIT_CODES_OF_LOOKING, HelpFormatter, add_message_options, whole_number
+from tokenmill.cli.terminal import EXIT_CODES_OF_LOOKING, HelpFormatter, add_message_options, columns, whole_number
 from tokenmill.errors import ConfigError
+from tokenmill.messages import first_columns
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,6 +37,8 @@ examples:
 
 """
 _MOST_WITH_ID = 5
+_MOST_OF_ID = 60
+_MOST_LINES = 3
 _STYLES = ("black on bright_cyan", "black on bright_yellow")
 
 
@@ -51,7 +55,7 @@ def add_parser(commands: Any) -> None:
     add("output", metavar="OUTPUT", help="the directory that `tokenmill run` wrote")
     add("--row", metavar="LIST", help="row numbers, from 0, e.g. 0,17 or 3-5 (default: 0)")
     add("--sample", type=whole_number, metavar="N", help="N rows at random")
-    add("--seed", type=whole_number, default=0, metavar="N", help="seed for --sample (default: 0)")
+    add("--seed", type=whole_number, metavar="N", help="seed for --sample (default: 0)")
     add("--file", metavar="NAME", help="with --record: an input file, by its path or a part of its name")
     add("--record", type=whole_number, metavar="N", help="with --file: its line or row, counted from 1")
     add("--id", metavar="ID", help="a document by its own id, of a job with --id-field")
@@ -70,8 +74,10 @@ def execute(args: argparse.Namespace) -> int:
     asked = _asked(args, viewer)
     if args.sample is not None:
         rows = viewer.sample(args.sample, args.seed)
+        if not rows:
+            log.warning("the output has no rows")
     with result_on_stdout():
-        shown: list[tuple[Asked | None, list[int]]] = [(d, d.rows) for d in asked]
+        shown: list[tuple[Asked | None, Iterable[int]]] = [(d, d.rows) for d in asked]
         for document, numbers in shown or [(None, rows)]:
             for row in map(viewer.row, numbers):
                 if args.json:
@@ -88,6 +94,9 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("choose one: --row, --sample, --id, or --file with --record")
     if args.sample is not None and args.sample < 1:
         raise ConfigError(f"--sample: must be at least 1, not {args.sample}")
+    if args.seed is not None and args.sample is None:
+        log.warning("--seed is of no use without --sample")
+    args.seed = args.seed or 0
 
 
 def _asked(args: argparse.Namespace, viewer: Viewer) -> list[Asked]:
@@ -98,23 +107,29 @@ def _asked(args: argparse.Namespace, viewer: Viewer) -> list[Asked]:
         return []
     found = viewer.find_id(args.id)
     if len(found) > _MOST_WITH_ID:
-        log.info("the first %d documents with this id, and %s more", _MOST_WITH_ID, f"{len(found) - _MOST_WITH_ID:,}")
+        log.info("%s documents have this id; these are the first %d", f"{len(found):,}", _MOST_WITH_ID)
     return found[:_MOST_WITH_ID]
 
 
-def _row_numbers(text: str) -> list[int]:
-    try:
-        numbers = [int(number) for number in text.split(",")]
-    except ValueError:
-        numbers = [-1]
-    if min(numbers) < 0:
-        raise ConfigError(f"--row: expected row numbers such as 0,17, got {text!r}")
-    return numbers
+def _row_numbers(text: str) -> Iterable[int]:
+    """Of "0,17,3-5": 0, 17, 3, 4, 5, one at a time, for a range may be long."""
+    ranges = []
+    for numbers in text.split(","):
+        first, dash, last = numbers.partition("-")
+        try:
+            ranges.append(range(int(first), int(last if dash else first) + 1))
+        except ValueError:
+            ranges.append(range(0))
+    if not all(ranges):
+        raise ConfigError(f"--row: expected row numbers such as 0,17 or 3-5, got {text!r}")
+    return chain.from_iterable(ranges)
 
 
 def _as_json(viewer: Viewer, row: Row, asked: Asked | None) -> dict[str, Any]:
     texts = ("".join(t.text for t in viewer.texts(row.token_ids[s.start : s.end])) for s in row.spans)
     spans = [asdict(span) | {"text": text} for span, text in zip(row.spans, texts, strict=True)]
+    if not viewer.has_ids:
+        spans = [{name: value for name, value in span.items() if name != "id"} for span in spans]
     if asked is not None:
         spans = [shown | {"asked": asked.covers(row, span)} for shown, span in zip(spans, row.spans, strict=True)]
     return {"row": row.number, "ids": row.token_ids, "documents": spans}
@@ -122,23 +137,53 @@ def _as_json(viewer: Viewer, row: Row, asked: Asked | None) -> dict[str, Any]:
 
 def _print(args: argparse.Namespace, viewer: Viewer, row: Row, asked: Asked | None) -> None:
     from rich.console import Console
-    from rich.text import Text
+
+    from tokenmill.messages import counted
 
     coloured = sys.stdout.isatty()
     console = Console(soft_wrap=True, highlight=False)
+    groups = groupby(row.spans, key=lambda span: asked is None or asked.covers(row, span))
     with console.capture() as shown:  # rich would end the program itself when a pipe is closed
-        console.print(f"row {row.number}: {len(row.token_ids):,} tokens", style="bold")
-        for wanted, spans in groupby(row.spans, key=lambda span: asked is None or asked.covers(row, span)):
+        console.print(f"row {row.number}: {counted(len(row.token_ids), 'token')}", style="bold")
+        for wanted, group in groups:
+            spans = list(group)
             if not wanted and not coloured:  # there is no dim text in a file
-                console.print(_summary(list(spans)), markup=False)
-                continue
-            for span in spans:
-                console.print(_heading(span), style="dim", markup=False)
-                if span.file is not None:
-                    token_ids = row.token_ids[span.start : span.end]
-                    text = _tokens(args, viewer, token_ids, coloured=coloured and wanted)
-                    console.print(text if wanted else Text(text.plain, "dim"))
+                console.print(_summary(spans), markup=False)
+            elif not wanted:
+                for line in _neighbours(args, viewer, row, spans, columns(sys.stdout) or 80):
+                    console.print(line, style="dim", markup=False)
+            else:
+                for span in spans:
+                    console.print(_heading(span), style="dim" if asked is None else "bold", markup=False)
+                    if span.file is not None:
+                        console.print(_tokens(args, viewer, row.token_ids[span.start : span.end], coloured=coloured))
     print(shown.get())
+
+
+def _neighbours(args: argparse.Namespace, viewer: Viewer, row: Row, spans: list[Span], wide: int) -> list[str]:
+    """What stands beside the document that was asked for: a few lines of the nearest, the others counted."""
+    is_before = spans[0].start == 0
+    nearest = spans[-1] if is_before else spans[0]
+    if nearest.file is None:
+        return [_summary(spans)]
+    others = [_summary(rest)] if (rest := [span for span in spans if span is not nearest]) else []
+    text = _tokens(args, viewer, row.token_ids[nearest.start : nearest.end], coloured=False).plain
+    limit = _MOST_LINES * wide
+    if is_before:
+        lines = _cut(text[-limit:], wide)[-_MOST_LINES:]
+        return [*others, _heading(nearest), *lines]
+    return [_heading(nearest), *_cut(text[:limit], wide)[:_MOST_LINES], *others]
+
+
+def _cut(text: str, wide: int) -> list[str]:
+    """The lines that a terminal would show."""
+    lines = []
+    for line in text.split("\n"):
+        rest = line
+        while rest and (head := first_columns(rest, wide)):
+            lines.append(head)
+            rest = rest[len(head) :]
+    return lines
 
 
 def _summary(spans: list[Span]) -> str:
@@ -153,14 +198,18 @@ def _summary(spans: list[Span]) -> str:
 
 
 def _heading(span: Span) -> str:
-    from tokenmill.messages import printable
+    from tokenmill.messages import counted, printable, shortened
 
+    tokens = counted(span.end - span.start, "token")
     if span.file is None:
-        return f"── padding, {span.end - span.start:,} tokens ──"
-    where = printable(span.file) + ("" if span.record is None else f":{span.record}")
-    notes = [] if span.begins else ["begins before this row"]
+        return f"── padding, {tokens} ──"
+    notes = [printable(span.file) + ("" if span.record is None else f":{span.record}")]
+    if span.id is not None:
+        own_id = span.id if isinstance(span.id, str) else json.dumps(span.id)
+        notes.append(f"id {shortened(printable(own_id), _MOST_OF_ID)}")
+    notes += [tokens, *([] if span.begins else ["begins before this row"])]
     notes += [] if span.ends else ["goes on after this row"]
-    return f"── {where}, {span.end - span.start:,} tokens{''.join(f', {n}' for n in notes)} ──"
+    return f"── {', '.join(notes)} ──"
 
 
 def _tokens(args: argparse.Namespace, viewer: Viewer, token_ids: list[int], *, coloured: bool) -> Text:

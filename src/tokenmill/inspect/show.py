@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from tokenmill.encode.decoder import Decoder, TokenText
-from tokenmill.errors import ConfigError
+from tokenmill.errors import ConfigError, OutputError
 from tokenmill.load.rows import Rows
-from tokenmill.messages import printable
+from tokenmill.messages import counted, printable, some_of
 from tokenmill.output import layout
 from tokenmill.output.index import Extent, Index
 from tokenmill.output.open import open_output
-
-MOST_NAMED = 5
+from tokenmill.output.spool import lines_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class Span:
     record: int | None
     begins: bool
     ends: bool
+    id: Any = None
+    """The document's own, of a job with --id-field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,19 @@ class Viewer:
         self.rows = Rows(self._output)
         self._decoder = Decoder(self._output.tokenizer(), self._output.storage.describe(layout.TOKENIZER))
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether documents have ids of their own."""
+        return self._output.job.options.id_field is not None
+
     @cached_property
     def _index(self) -> Index:
         return Index(self._output)
 
     def row(self, number: int) -> Row:
         if not 0 <= number < len(self.rows):
-            raise ConfigError(f"there is no row {number}: the output has {len(self.rows):,} rows, from 0 on")
+            there = f"{counted(len(self.rows), 'row')}, from 0 on" if len(self.rows) else "no rows"
+            raise ConfigError(f"there is no row {number}: the output has {there}")
         chunk, within = self.rows.locate(number)
         length = self.rows.seq_len
         first, last = within * length, (within + 1) * length
@@ -83,6 +94,7 @@ class Viewer:
                 d.record,
                 begins,
                 d.ends and d.end <= last,
+                d.id,
             )
             for d in self._documents(chunk)
             if d.start < last and d.end > first
@@ -97,12 +109,17 @@ class Viewer:
         """The documents of a chunk; the first may have begun before it, the last may end behind it."""
         chunk = self._index.chunks[number]
         start, begins = 0, not self._index.goes_on(number - 1, chunk.unit)
-        for end, record, file in self._index.sidecar(number).tolist():
-            yield Span(start, end, *self._index.origin(number, file, record), begins, True)
+        ids = self._index.ids(number) if self.has_ids else repeat(None)
+        for (end, record, file), own_id in zip(self._index.sidecar(number).tolist(), ids, strict=False):
+            yield Span(start, end, *self._index.origin(number, file, record), begins, True, own_id)
             start, begins = end, True
         if start < chunk.tokens:
             origin = self._index.origin_of_rest(number) or ("(a document whose end was dropped)", None)
-            yield Span(start, chunk.tokens, *origin, begins, False)
+            yield Span(start, chunk.tokens, *origin, begins, False, self._id_of_rest(number))
+
+    def _id_of_rest(self, number: int) -> Any:
+        later = self._index.end_of_rest(number) if self.has_ids else None
+        return None if later is None else self._index.ids(later)[0]
 
     def texts(self, token_ids: list[int]) -> list[TokenText]:
         return self._decoder.texts(token_ids)
@@ -114,15 +131,30 @@ class Viewer:
 
     def find(self, file: str, record: int) -> Asked:
         """The document of this file (a part of its name will do) and line."""
+        if record < 1:
+            raise ConfigError(f"--record: records count from 1, not from {record}")
         number = self._file(file)
         extent = self._index.find(number, record)
         if extent is None:
-            name = printable(self._index.names[number])
-            raise ConfigError(
-                f"record {record} of {name} is in no row: it is empty, was rejected (see {layout.REJECTS}) or is not "
-                "there"
-            )
+            raise ConfigError(self._why_in_no_row(self._index.names[number], record))
         return self._asked(extent)
+
+    def _why_in_no_row(self, name: str, record: int) -> str:
+        for line in self._rejects():
+            reject = json.loads(line)
+            first, noun = (reject[noun], noun) if (noun := "line") in reject else (reject["row"], "row")
+            if reject["file"] == name and first is not None and first <= record < first + max(1, reject["records"]):
+                return f"{noun} {record} of {printable(name)} was rejected: {reject['reason']} ({reject['detail']})"
+        dropped = " or its end was dropped (--tail drop)" if self._output.job.options.tail == "drop" else ""
+        return f"record {record} of {printable(name)} is in no row: it is empty or not there{dropped}"
+
+    def _rejects(self) -> Iterable[bytes]:
+        try:
+            return lines_of(self._output.storage.open(layout.REJECTS))
+        except OSError as error:
+            raise OutputError(
+                f"{self._output.storage.describe(layout.REJECTS)} cannot be read: {error.strerror}"
+            ) from error
 
     def find_id(self, document_id: str) -> list[Asked]:
         """The documents that have this id of their own."""
@@ -142,12 +174,14 @@ class Viewer:
 
     def _file(self, name: str) -> int:
         names = self._index.names
-        exact = [number for number, known in enumerate(names) if known == name]
-        found = exact or [number for number, known in enumerate(names) if name in known]
+        path = f"/{os.path.normpath(name)}"
+        whole = [number for number, known in enumerate(names) if path.endswith(f"/{known}")]
+        if whole:  # as it was typed for the run, or from anywhere else: the longest is the nearest
+            return max(whole, key=lambda number: len(names[number]))
+        found = [number for number, known in enumerate(names) if name in known]
         if not found:
-            raise ConfigError(f"--file: no input has {printable(name)!r} in its name")
+            raise ConfigError(f"--file: no input has {printable(name)!r} in its name. The inputs: {some_of(names)}")
         if len(found) > 1:
-            some = ", ".join(printable(names[number]) for number in found[:MOST_NAMED])
-            more = f" and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
-            raise ConfigError(f"--file: {len(found):,} inputs have {printable(name)!r} in their name: {some}{more}")
+            some = some_of([names[number] for number in found])
+            raise ConfigError(f"--file: {len(found):,} inputs have {printable(name)!r} in their name: {some}")
         return found[0]

@@ -10,6 +10,7 @@ import bisect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -63,14 +64,23 @@ class Index:
             return False
         return self._last_end(chunk) != self.chunks[chunk].tokens
 
+    def end_of_rest(self, chunk: int) -> int | None:
+        """The chunk in which the document ends that goes on behind this one; None if its end was dropped."""
+        later = range(chunk + 1, self._chunks_of(self.chunks[chunk].unit).stop)
+        return next((number for number in later if self.chunks[number].documents), None)
+
     def origin_of_rest(self, chunk: int) -> Origin | None:
         """Where the document came from that goes on behind a chunk; None if its end was dropped."""
-        unit = self.chunks[chunk].unit
-        for later in range(chunk + 1, self._chunks_of(unit).stop):
-            if self.chunks[later].documents:
-                _, record, file = self.sidecar(later)[0].tolist()
-                return self.origin(later, file, record)
-        return None
+        later = self.end_of_rest(chunk)
+        if later is None:
+            return None
+        _, record, file = self.sidecar(later)[0].tolist()
+        return self.origin(later, file, record)
+
+    def ids(self, chunk: int) -> list[Any]:
+        """The documents' own ids, of those that end in a chunk."""
+        entry = self.chunks[chunk]
+        return [decode_id(line) for line in self._output.ids(entry.name, entry.documents)]
 
     def find(self, file: int, number: int) -> Extent | None:
         """Where record `number`, from 1, of a file lies, if it is in any row."""
