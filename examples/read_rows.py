@@ -14,6 +14,8 @@ import tokenmill
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/read_rows.py OUTPUT")
     output = sys.argv[1]
     rows = tokenmill.open(output)
     tokenizer = tokenizers.Tokenizer.from_file(f"{output}/tokenizer.json")  # every output has its own

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 
 import pytest
 
 import tokenmill
+from tests.support.processes import python
 from tokenmill import errors
 
 
@@ -14,6 +16,12 @@ def test_the_public_api_is_sorted_and_there() -> None:
     assert tokenmill.__all__ == sorted(tokenmill.__all__)
     for name in tokenmill.__all__:
         assert hasattr(tokenmill, name)
+
+
+def test_the_public_api_is_listed_for_whoever_explores_before_it_is_used() -> None:
+    program = "import tokenmill; print(*dir(tokenmill))"
+    done = subprocess.run(python("-c", program), capture_output=True, text=True, check=True)
+    assert set(tokenmill.__all__) <= set(done.stdout.split())
 
 
 ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.TokenmillError)]

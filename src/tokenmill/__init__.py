@@ -61,6 +61,11 @@ _HOME = {
 }
 
 
+def __dir__() -> list[str]:
+    """With the names that are not imported yet, for whoever explores."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `tokenmill --help` needs none of the libraries behind them."""
     if name not in __all__:

@@ -84,6 +84,7 @@ def test_slices_are_two_dimensional_in_a_chunk_and_across_them(output: Path, whi
     assert np.array_equal(rows[which], every[which])
     assert rows[which].shape == every[which].shape
     assert rows[which].dtype == rows.dtype
+    assert rows.shape == every.shape == rows[:].shape
 
 
 @pytest.mark.parametrize(

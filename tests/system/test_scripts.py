@@ -100,6 +100,11 @@ def test_the_readme_shows_what_the_example_reads_from_it(demo: Demo) -> None:
     assert done.stdout.strip().splitlines() == shown_in_the_readme("python examples/read_rows.py build/demo")
 
 
+def test_the_example_alone_says_how_to_use_it() -> None:
+    done = run_python("examples/read_rows.py")
+    assert (done.returncode, done.stderr) == (1, "usage: python examples/read_rows.py OUTPUT\n")
+
+
 def test_the_readme_shows_what_verify_says_of_it(demo: Demo, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(demo.out), "--against-source", "all"]) == 0
     shown = shown_in_the_readme("tokenmill verify build/demo --against-source all")

@@ -13,6 +13,7 @@ from tokenmill.encode.decoder import Decoder
 from tokenmill.output import layout
 from tokenmill.output.finish import committed
 from tokenmill.output.open import open_output
+from tokenmill.output.schema import DamagedFile
 from tokenmill.records import Ledger
 
 BLOCK_TOKENS = 1 << 22
@@ -31,6 +32,10 @@ class Stats:
     """How many documents have 2^n to 2^(n+1) - 1 tokens, separators included."""
     frequent: list[tuple[int, str, int]] = field(default_factory=list)
     """Id, token, count; the most frequent first."""
+    missing: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, DamagedFile] = field(default_factory=dict)
+    skipped_data: dict[str, str] = field(default_factory=dict)
+    """Files of which something is not in the output, and why."""
 
     @property
     def bytes_per_token(self) -> float:
@@ -46,7 +51,12 @@ def collect_stats(output: str | Path, progress: Callable[[int, int], None] = lam
     """Read every chunk once."""
     found = open_output(output)
     job = found.job
-    stats = Stats(ledger=found.summary.ledger)
+    stats = Stats(
+        ledger=found.summary.ledger,
+        missing=found.summary.missing,
+        damaged=found.summary.damaged,
+        skipped_data={entry.name: entry.why for entry in found.skipped_data},
+    )
     counts = np.zeros(job.tokenizer.vocab_size, np.int64)
     width = found.dtype.itemsize
     total = (stats.ledger.rows * job.options.seq_len - stats.ledger.padding) * width

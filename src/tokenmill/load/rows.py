@@ -74,6 +74,11 @@ class Rows:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and tokens per row, as numpy has it: rows[:] is an array of this shape and `dtype`."""
+        return len(self), self.seq_len
+
     def __iter__(self) -> Iterator[TokenIds]:
         return (self[row] for row in range(len(self)))
 
