@@ -73,6 +73,16 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
         yield "  ".join([first + " " * (widths[0] - columns_of(first)), *cells]).rstrip()
 
 
+def table(rows: Sequence[tuple[str, ...]], wide: int | None, droppable: Sequence[str]) -> Iterable[str]:
+    """Columns under their names. Where the room is short, those that may be dropped are, the first of them first."""
+    for name in droppable:
+        if wide is None or sum(max(map(columns_of, c)) + 2 for c in zip(*rows, strict=True)) - 2 <= wide:
+            break
+        place = rows[0].index(name)
+        rows = [row[:place] + row[place + 1 :] for row in rows]
+    return aligned(rows)
+
+
 def columns_of(text: str) -> int:
     """How many columns a text takes on a terminal: wide characters take two, marks on others none."""
     return len(text) if text.isascii() else sum(map(_columns, text))

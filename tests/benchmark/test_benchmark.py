@@ -20,7 +20,7 @@ from tokenmill.benchmark.generate import write_corpus
 from tokenmill.benchmark.run_benchmark import Benchmark
 from tokenmill.benchmark.runs import Measured, python
 from tokenmill.cli import main
-from tokenmill.errors import BenchmarkError
+from tokenmill.errors import BenchmarkError, ConfigError
 
 
 @pytest.fixture
@@ -92,6 +92,21 @@ def test_wrong_options_are_told_before_anything_is_measured(
     monkeypatch.setattr(benchmarking, "run_benchmark", lambda *_: pytest.fail("it was measured"))
     assert main(["benchmark", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_options_of_whole_runs_are_warned_of_without_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_benchmark(*_: object) -> NoReturn:
+        raise ConfigError("no such field", "text_field")
+
+    monkeypatch.setattr(benchmarking, "run_benchmark", run_benchmark)
+    assert main(["benchmark", "--size", "2MB", "--workers", "2"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tokenmill: warning: --workers is for whole runs: without --engines it is of no use",
+        "tokenmill: warning: --size is for whole runs: without --engines it is of no use",
+        "tokenmill: error: --text-field: no such field",
+    ]
 
 
 def test_every_option_arrives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -68,6 +68,30 @@ def test_columns_say_what_their_figures_are() -> None:
     assert first.endswith("   2.00  4.00-4.80 s"), rows
 
 
+@pytest.mark.parametrize("wide", [60, 80])
+def test_a_report_fits_the_terminal_and_its_command_can_be_copied(wide: int) -> None:
+    engines = [contender("streaming", 1, 3.0, 333_000_000), contender("extreme", 2, 2.5, 444_000_000)]
+    methods = [
+        Method(name=name, documents=1000, text_bytes=9_999_999, seconds=[s, 2 * s, 3 * s], tokens=2_999_999)
+        for name, s in (("huggingface_single", 5.0), ("fastokens_batch_100", 0.1), ("huggingface_batch_256", 2.0))
+    ]
+    limit = dict.fromkeys(("read", "parse", "encode", "pack", "write"), 1.5)
+    found = report(engines=engines, limit=limit, inputs=("corpus/one", "corpus/two"))
+    found.methods = methods
+    lines = [line for text in found.lines(wide) for line in text.split("\n")]
+    assert max(map(len, lines)) <= wide
+    assert "Docs/sec" not in next(line for line in lines if line.startswith("Engine"))
+    advice = "\n".join(lines).partition("  tokenmill run")[2].partition("\n  (")[0]
+    assert advice.replace(" \\\n", " ").split() == found.recommendation()[1].split()[2:]
+    assert max(map(len, found.lines())) > 80  # of which nothing is lost in a file
+
+
+def test_short_runs_are_warned_of() -> None:
+    engines, limit = [contender("ultra", 2, 1.0, 900)], {"encode": 1.0}
+    said = "start-up takes most of the time of runs as short as these: give it more text"
+    assert said in list(report(engines=engines, limit=limit).lines())
+
+
 def test_peers_that_are_absent_or_fail_are_named() -> None:
     failed = Contender(name="dolma tokens", workers=2, seconds=[], problem="it ended with exit code 1")
     engines, limit = [contender("ultra", 2, 1.0, 900)], {"encode": 1.0}

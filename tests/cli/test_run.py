@@ -84,7 +84,7 @@ def test_a_missing_file_is_exit_code_3_and_says_how_to_retry(
 def test_a_different_job_is_exit_code_1(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(job)
     assert main([*job[:-1], "32"]) == 1
-    assert "--seq-len was 16 and is 32" in capsys.readouterr().err
+    assert "--seq-len was 16 and is now 32" in capsys.readouterr().err
     assert main([*job[:-1], "32", "--overwrite"]) == 0
 
 
@@ -216,7 +216,7 @@ def test_help_carries_an_example_and_every_option(capsys: pytest.CaptureFixture[
         with pytest.raises(SystemExit):
             build_parser().parse_args(arguments)
         shown = capsys.readouterr().out
-        assert "tokenmill run FinPile/0fp-100dolma tokenized/" in shown
+        assert "tokenmill run corpus/ tokenized/" in shown
         assert "exit codes:" in shown
     explained = dict(re.findall(r"^  (--[a-z-]+)(?: [A-Z{][^ ]*)?\s+([a-z].+)$", shown, re.MULTILINE))
     assert set(explained) == run_options()

@@ -17,7 +17,7 @@ from typing import Any
 from tokenmill.benchmark.methods import FASTOKENS, REFERENCE
 from tokenmill.benchmark.runs import Contender
 from tokenmill.engines.machine import default_workers, machine_memory
-from tokenmill.messages import aligned, counted, printable, size
+from tokenmill.messages import aligned, columns_of, counted, printable, size, table, wrapped
 
 LIBRARIES = ("tokenmill", "fastokens", "tokenizers", "gigatoken", "isal", "msgspec", "numpy", "pyarrow")
 _BASE = f"{REFERENCE}_single"
@@ -93,17 +93,28 @@ class Report:
             "recommendation": self.recommendation(),
         }
 
-    def lines(self) -> Iterable[str]:
-        """The report as text."""
+    def lines(self, wide: int | None = None) -> Iterable[str]:
+        """The report as text, as wide as a terminal if it goes to one."""
+        for line in self._lines(wide):
+            if wide is None or columns_of(line) <= wide:
+                yield line
+            elif line.startswith("  tokenmill "):  # to be copied as it is
+                yield wrapped(line, wide - 2, 6).replace("\n", " \\\n")
+            else:
+                yield wrapped(line, wide, 4)
+
+    def _lines(self, wide: int | None) -> Iterable[str]:
         full = any(m.name == _BASE for m in self.methods)
         if full:
-            yield from _method_table(self.methods)
+            yield from _method_table(self.methods, wide)
         for library, problem in self.refused.items():
             yield f"{library} cannot use this tokenizer: {printable(problem)}"
         if self.differing:
             yield f"skipped, because their ids differ from those of {self.methods[0].name}: {', '.join(self.differing)}"
         if self.engines:
-            yield from ["", *self._run_table()]
+            yield from ["", *self._run_table(wide)]
+            if self._is_short:
+                yield "start-up takes most of the time of runs as short as these: give it more text"
         for name in self.absent:
             yield f"{name}: not installed; `make peers` in a checkout of tokenmill installs it below .peers/"
         for peer in self.peers:
@@ -111,7 +122,11 @@ class Report:
                 yield f"{peer.name}: {peer.problem}"
         yield from ["", *self.recommendation()]
 
-    def _run_table(self) -> Iterable[str]:
+    @property
+    def _is_short(self) -> bool:
+        return bool(self.engines) and min(c.best for c in self.engines) < LEAST_SECONDS
+
+    def _run_table(self, wide: int | None) -> Iterable[str]:
         first = self.engines[0]
         cpu = sum(self.limit.values())
         yield (
@@ -128,7 +143,7 @@ class Report:
         best = max((c for c in self.engines), key=lambda c: 1 / c.best)
         for c in done:
             rows.append((*_rates(c), _times(c.best / best.best), c.agrees))
-        yield from aligned(rows)
+        yield from table(rows, wide, ("Docs/sec", "MB/s", "Spread"))
         yield ""
         yield "where the time goes: shares of wall time x cores in use (the rest: start-up, waiting, everything else)"
         stages = [("Engine", "Workers", *self.limit, "rest")]
@@ -141,7 +156,7 @@ class Report:
     def recommendation(self) -> list[str]:
         """Engine, workers and batch size for this machine, as a command, with the reason."""
         batch, why_batch = self._batch_size()
-        if self.engines and min(c.best for c in self.engines) < LEAST_SECONDS:
+        if self._is_short:
             engine, workers = "auto", default_workers()
             why = "engine and workers by rule: these runs are too short to tell, give it more text"
         elif self.engines:
@@ -180,7 +195,7 @@ class Report:
         return best, f"batches of {best} were {batches[100] / batches[best]:.2f} times as fast as of 100"
 
 
-def _method_table(methods: list[Method]) -> Iterable[str]:
+def _method_table(methods: list[Method], wide: int | None) -> Iterable[str]:
     first = methods[0]
     base = next(m.median for m in methods if m.name == _BASE)
     yield (
@@ -194,7 +209,7 @@ def _method_table(methods: list[Method]) -> Iterable[str]:
         memory = size(m.peak_memory)
         tokens, documents = f"{m.tokens / s:,.0f}", f"{m.documents / s:,.0f}"
         rows.append((m.name, f"{s:.2f}", documents, tokens, f"{base / s:.1f}x", rate, memory, _spread(m.seconds)))
-    yield from aligned(rows)
+    yield from table(rows, wide, ("Peak memory", "MB/s", "Docs/sec"))
 
 
 def _rates(c: Contender) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ Options can also be set in a TOML file (`--config job.toml`). A key is `inputs`,
 leading dashes (`seq-len` or `seq_len`). The command line wins. Paths are relative to the current directory. One-off
 actions and the options of messages can only be given on the command line.
 
-    inputs = ["FinPile/0fp-100dolma"]
+    inputs = ["corpus"]
     output = "tokenized"
     seq-len = 4096
     max-rejects = "5%"

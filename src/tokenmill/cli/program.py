@@ -98,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
         usage="%(prog)s {run,verify,show,stats,benchmark} ...",
         formatter_class=HelpFormatter,
         description="Turn text corpora into packed token sequences: fast, resumable, every document accounted for.",
-        epilog="example:\n  tokenmill run FinPile/0fp-100dolma tokenized/\n\n" + EXIT_CODES,
+        epilog="example:\n  tokenmill run corpus/ tokenized/\n\n" + EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="tokenmill")

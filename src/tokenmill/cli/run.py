@@ -24,7 +24,7 @@ log = logging.getLogger("tokenmill")
 
 _EXAMPLES = """\
 examples:
-  tokenmill run FinPile/0fp-100dolma tokenized/
+  tokenmill run corpus/ tokenized/
   tokenmill run 'dolma/*.json.gz' tokenized/ \\
       --seq-len 4096 --tokenizer path/to/tokenizer.json
   tokenmill run --config job.toml --max-rejects 5%

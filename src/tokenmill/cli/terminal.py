@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from tokenmill.config import Use, local_path
 from tokenmill.errors import ConfigError
-from tokenmill.messages import wrapped
+from tokenmill.messages import duration, wrapped
 
 log = logging.getLogger("tokenmill")
 
@@ -110,13 +110,20 @@ def byte_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[int
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        """As the display of a run tells it."""
+
+        def render(self, task: Any) -> Text:
+            return Text(f"{'?' if task.time_remaining is None else duration(task.time_remaining)} left")
 
     console = Console(stderr=True)
     share = TaskProgressColumn("{task.percentage:.0f} %")
-    bar = BarColumn(bar_width=max(8, min(40, console.width - 42)))  # the other columns take up to 42
-    columns = (TextColumn(what), bar, share, DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
+    bar = BarColumn(bar_width=max(8, min(40, console.width - 46)))  # the other columns take up to 46
+    cells = (TextColumn(what), bar, share, DownloadColumn(), Left())
+    with Progress(*cells, console=console, transient=True) as shown:
         task = shown.add_task(what)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
