@@ -33,6 +33,9 @@ _PAD_NAMES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_
 # does not read from a file yet).
 _RANDOM = ("dropout", "alpha")
 
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+"""Of an added token."""
+
 MAX_TOKENIZER_BYTES = 512 << 20  # no mutant: far above any tokenizer there is
 
 
@@ -59,6 +62,8 @@ class Tokenizer:
     """What stands for text that the model does not know, unless it is EOS, BOS or the padding token as well."""
     added: dict[str, int] = field(default_factory=dict)
     """The tokens, special or not, that are found in a text before the model sees it."""
+    added_flags: dict[str, tuple[bool, ...]] = field(default_factory=dict)
+    """What decides where each of them is found."""
     random: tuple[str, ...] = ()
     """What was random in the file."""
 
@@ -115,6 +120,7 @@ def read_tokenizer(
         pad_id=pad if pad is not None else 0,
         unk_id=unk if unk not in (eos_id, bos_id, pad) else None,
         added=added,
+        added_flags={t["content"]: tuple(bool(t.get(f)) for f in _FLAGS) for t in model["added_tokens"]},
         random=random,
     )
 
@@ -242,7 +248,7 @@ def _make_special(model: dict[str, Any], token: str, token_id: int) -> None:
     """Only a special token can be kept out of ordinary text; any other could be forged by a document."""
     entries = [t for t in model["added_tokens"] if t["content"] == token]
     if not entries:
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        flags = dict.fromkeys(_FLAGS, False)
         entries = [{"id": token_id, "content": token, **flags}]
         model["added_tokens"] += entries
     for entry in entries:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from tokenmill.encode.added import added_token_texts
+from tokenmill.encode.resolve import Tokenizer
 
 # What any document may contain.
 ORDINARY_TEXTS = (
@@ -63,19 +64,6 @@ _TEXTS = (
 )
 
 
-def torture_set(special: Iterable[str]) -> list[str]:
-    """The built-in texts, and every special token alone, twice, split, in a sentence and inside a word."""
-    texts = list(_TEXTS)
-    for token in special:
-        half = len(token) // 2
-        texts += [
-            token,
-            token + token,
-            f"before {token} after",
-            f"a{token}b\n{token}\n",
-            f" {token} ",
-            token[:half] + " " + token[half:],
-            token[:half] + token + token[half:],
-            f"{token}e\u0301 \u00e9",
-        ]
-    return texts
+def torture_set(tokenizer: Tokenizer) -> list[str]:
+    """The built-in texts, and those with the added tokens of the tokenizer, special or not."""
+    return [*_TEXTS, *added_token_texts(tokenizer.added_flags)]
