@@ -56,3 +56,23 @@ def test_a_damaged_page_costs_the_same_rows_wherever_reading_begins(long_first: 
     assert 1000 < broken(None).offset < 1900
     assert broken(None).loss.rows == 3200 - broken(None).offset
     assert broken(200) == broken(250) == broken(broken(None).offset) == broken(None)
+
+
+FIRST, OTHER = (parquet_file([f"{name} {n}" for n in range(100)], row_group_size=40) for name in ("first", "other"))
+
+
+def test_two_files_one_behind_the_other_are_damage() -> None:
+    """The footer of the second one is applied to the first, whose rows pyarrow reads as if nothing were wrong."""
+    (reject,) = rejects(FIRST + OTHER)
+    assert (reject.reason, reject.offset, reject.loss) == (Reason.CORRUPT_FILE, 100, Loss(unread_bytes=len(FIRST)))
+    assert f"begins at byte {len(FIRST)}. Two files were put one behind the other" in reject.detail
+    assert rejects(FIRST) == rejects(OTHER) == []
+
+
+def test_two_files_are_damage_once_wherever_reading_begins_and_ends() -> None:
+    assert rejects(FIRST + OTHER, 70) == rejects(FIRST + OTHER, 100) == rejects(FIRST + OTHER)
+    assert rejects(FIRST + OTHER, 101) == []
+    parts = [Part(0, 0, 2), Part(0, 2, 3)]
+    readers = [ParquetReader(opened(FIRST + OTHER), part, ReadOptions()) for part in parts]
+    found = [sum(len(block.parse().rejects) for block in reader.blocks(None)) for reader in readers]
+    assert found == [0, 1]

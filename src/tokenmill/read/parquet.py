@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.config import ReadOptions
 from tokenmill.read.block import Block
+from tokenmill.read.footer import bytes_of_another_file
 from tokenmill.read.rows import (
     BATCH_BYTES,
     DAMAGE,
@@ -63,6 +64,17 @@ class ParquetReader:
                     if offset is None or row + rows > offset:
                         yield from self._group(file, group, row, offset or 0)
                     row += rows
+                if end == file.num_row_groups and row >= (offset or 0):
+                    yield from self._another_file(row)
+
+    def _another_file(self, row: int) -> Iterator[Block]:
+        """A reject behind the last row, if the footer belongs to a file that begins only somewhere in this one."""
+        if foreign := bytes_of_another_file(self._source):
+            detail = (
+                f"the footer belongs to a Parquet file that begins at byte {foreign}. Two files were put one behind "
+                "the other: split them there"
+            )
+            yield broken_rows(self._options, row, 1, detail, 0, loss=Loss(unread_bytes=foreign))
 
     def _group(self, file: pq.ParquetFile, group: int, first: int, offset: int) -> Iterator[Block]:
         """The rows of one row group from row `offset` of the part on; where it breaks, the rest is rejected."""
