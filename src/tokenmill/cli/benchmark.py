@@ -35,7 +35,7 @@ examples:
       --workers 2 --peers --json result.json
 
 Everything timed runs in a process of its own, with cold caches; methods and engines take turns, --repeat times. \
-The first example takes one to a few minutes, and whole runs of 100 MB about as long for each engine and worker count. \
+The first example takes one to three minutes on two cores, and a whole run of 100 MB some seconds. \
 Nothing is written but what --json and --plot name. `make peers` in a checkout of tokenmill makes the environments \
 for --peers.
 
