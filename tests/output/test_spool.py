@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from typing import NoReturn
+
 import pytest
 
 from tokenmill.errors import OutputError
@@ -30,3 +33,13 @@ def test_temporary_data_without_room_is_an_error_that_names_the_place() -> None:
         spool = Spool()
         spool._file = full
         spool.append("x")
+
+
+def test_a_machine_without_a_usable_temporary_folder_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unusable(*_: object) -> NoReturn:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", unusable)
+    monkeypatch.setattr("tempfile.TemporaryFile", unusable)
+    with pytest.raises(OutputError, match=r"any of the usual folders: No usable .*TMPDIR"):
+        Spool()

@@ -22,10 +22,16 @@ def _no_room() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        folder = printable(tempfile.gettempdir())
         raise OutputError(
-            f"cannot write temporary data to {folder}: {error.strerror}. Make room, or name another folder in TMPDIR"
+            f"cannot write temporary data to {_folder()}: {error.strerror}. Make room, or name another folder in TMPDIR"
         ) from error
+
+
+def _folder() -> str:
+    try:
+        return printable(tempfile.gettempdir())
+    except OSError:  # it tries them all
+        return "any of the usual folders"
 
 
 def _temporary() -> IO[bytes]:
