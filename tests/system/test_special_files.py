@@ -41,14 +41,14 @@ SAID = {"endless device": "it is a device", "empty device": "it is a device", "d
 
 CHUNK = "chunks/00000-0001"
 NAMES = {
-    "job.json": "verify stats run",
+    "job.json": "verify stats show run",
     "plan.jsonl": "verify stats run",
     "manifest.json": "verify stats show open",
     "rejects.jsonl": "verify",
     "tokenizer.json": "verify stats show",
     f"{CHUNK}.npy": "verify stats show open",
     f"{CHUNK}.docs.npy": "verify stats show open",
-    f"{CHUNK}.ids.jsonl": "verify",
+    f"{CHUNK}.ids.jsonl": "verify show open",
     "units/00000.json": "verify stats run",
     "units/00000.rejects.jsonl": "verify",
     "units/00000.checkpoint.json": "",
