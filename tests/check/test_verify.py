@@ -187,7 +187,7 @@ def test_redo_does_only_what_it_is_told(output: Path, run: Run) -> None:
 def test_a_folder_that_is_not_an_output_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a tokenmill output"):
         verify(tmp_path)
-    with pytest.raises(InputError, match="is not a tokenmill output"):
+    with pytest.raises(InputError, match="there is no directory"):
         verify(tmp_path / "nowhere")
 
 

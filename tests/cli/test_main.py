@@ -175,6 +175,8 @@ def test_every_command_says_the_same_of_what_is_not_an_output(
     capsys.readouterr()
     wanted = f"{output} is not a tokenmill output: it has no job.json and plan.jsonl", 2
     commands = ["verify", "show", "stats"]
+    if place == "nothing":
+        wanted = f"there is no directory {output}", 2
     if place == "an unfinished job":
         wanted = f"{output} is not complete: it has no manifest.json. Run the job again to continue it", 1
         commands.remove("verify")  # which looks at what there is

@@ -113,7 +113,7 @@ def test_what_is_no_output_and_no_number_of_documents_is_wrong_usage(
     output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["verify", str(tmp_path / "nowhere")]) == 2
-    assert "is not a tokenmill output" in capsys.readouterr().err
+    assert "there is no directory" in capsys.readouterr().err
     assert main(["verify", str(output), "--against-source", "some"]) == 2
     assert "'some' is neither a number of documents nor all" in capsys.readouterr().err
 

@@ -65,5 +65,5 @@ def test_what_is_not_a_complete_output_is_not_counted(output: Path, tmp_path: Pa
     (output / "manifest.json").unlink()
     with pytest.raises(OutputError, match=r"is not complete: it has no manifest\.json\. Run the job again"):
         collect_stats(output)
-    with pytest.raises(InputError, match="is not a tokenmill output"):
+    with pytest.raises(InputError, match="there is no directory"):
         collect_stats(tmp_path / "nowhere")

@@ -52,7 +52,7 @@ def test_data_that_is_skipped_is_exit_code_3_in_every_run_and_a_problem_for_veri
     assert main(job) == 3
     out, err = capsys.readouterr()
     assert out.startswith("complete, except for 1 skipped file that looks like data\n")
-    assert "error: skipped, but it looks like data: pretty.json (JSON, but not one object per line). " in err
+    assert "error: skipped, although it looks like data: pretty.json (JSON, but not one object per line). " in err
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     assert json.loads(before)["left_out"] == [
         {"name": "pretty.json", "why": "JSON, but not one object per line", "looks_like_data": True}

@@ -154,7 +154,7 @@ def _report(args: argparse.Namespace, result: RunResult) -> None:
         log.info(outcome, extra={"event": "result", "fields": fields})
         return
     with summary_on_stdout():
-        print(_headline(result, outcome))
+        print(fitted(_headline(result, outcome), sys.stdout, indent=4))
         for name, value in result_rows(result):
             print(fitted(f"{name:24}{value}", sys.stdout, indent=24))
 
@@ -199,8 +199,11 @@ def _report_skipped(result: RunResult) -> None:
     from tokenmill.messages import first_few
 
     if result.skipped_data:
+        one = len(result.skipped_data) == 1
         log.error(
-            "skipped, but it looks like data: %s. It is not in the output. Convert it to JSON Lines and start over "
-            "with --overwrite, or leave it out of the inputs, for example with a glob",
+            "skipped, although %s like data: %s. To have %s in the output, convert %s and start over with --overwrite; "
+            "else leave %s out of the inputs, for example with a glob",
+            "it looks" if one else "they look",
             first_few(result.skipped_data.items()),
+            *["it" if one else "them"] * 3,
         )

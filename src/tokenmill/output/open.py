@@ -60,6 +60,12 @@ class Output:
 
     def _not_an_output(self) -> InputError:
         where = self.storage.describe()
+        try:
+            self.storage.stat("")
+        except FileNotFoundError:
+            return InputError(f"there is no directory {where}")
+        except OSError:
+            pass  # whatever it is, it is not an output
         return InputError(f"{where} is not a tokenmill output: it has no {layout.JOB} and {layout.PLAN}")
 
     @cached_property
