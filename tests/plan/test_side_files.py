@@ -79,7 +79,8 @@ def test_what_is_skipped_without_a_word_is_told_to_who_asks(inputs: Path, caplog
 
 
 @pytest.mark.parametrize(
-    "name", ["README.jsonl", "README.txt", "license.parquet", "CHECKSUMS", "notice-00000", "README_en"]
+    "name",
+    ["README.jsonl", "README.txt", "license.parquet", "CHECKSUMS", "notice-00000", "README_en", "_started_x.jsonl"],
 )
 def test_what_can_be_read_is_read_although_it_is_called_like_a_note(inputs: Path, name: str) -> None:
     (inputs / name).write_bytes(parquet_file(["a"]) if name.endswith("parquet") else LINE)

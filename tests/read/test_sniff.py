@@ -230,7 +230,7 @@ def test_a_file_that_cannot_be_read_is_what_its_name_says(
 @pytest.mark.parametrize("name", ["README.md", "no-suffix", "a.log"])
 def test_a_file_that_cannot_be_read_and_is_not_named_like_an_input_is_not_one(name: str) -> None:
     found = inspect_file(MemoryStorage(), name)
-    assert found == Inspected(None, "cannot be read, and its name is no input's: No such file or directory")
+    assert found == Inspected(None, "cannot be read, and it is not named like an input: No such file or directory")
 
 
 def test_a_link_that_leads_to_itself_or_below_a_file_says_so(tmp_path: Path) -> None:

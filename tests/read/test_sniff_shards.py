@@ -185,6 +185,8 @@ def test_json_that_is_not_one_object_per_line_looks_like_data(document: str, nam
         ("shard.gz", b"\x00\x01\x02" * 99, "binary, in no format that is supported"),
         ("a.jsonl.lz4", b"\x04\x22\x4d\x18" * 9, "compressed in a way that is not supported"),
         ("part-00000.json.snappy", b"\xff\x06\0\0sNaPpY", "compressed in a way that is not supported"),
+        ("part-00000.deflate", b"x\x9c\x03\0", "compressed in a way that is not supported"),
+        ("a.jsonl.lzma", b"]\0\0\x80\0", "compressed in a way that is not supported"),
         ("part-00000.snappy", b"\xff\x06\0\0sNaPpY", "compressed in a way that is not supported"),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else str(value),

@@ -140,7 +140,7 @@ def test_the_output_never_leaves_its_directory(
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     before = files_of(tmp_path)
-    command = python("-m", "tokenmill", "run", "in/../in/sub/..", "in/*/../*.jsonl", "../work/out")
+    command = python("-m", "tokenmill", "run", "in/../in/sub/..", "in/*/../*.jsonl", f"../{work.name}/out")
     command += ["--tokenizer", tiny_tokenizer, "--engine", "ultra", "--num-workers", "1", "--id-field", "id"]
     command += ["--max-rejects", "100%", "--seq-len", "8"]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)

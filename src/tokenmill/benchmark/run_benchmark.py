@@ -55,7 +55,7 @@ class Benchmark:
     tokenizer: str = DEFAULT_TOKENIZER
     text_field: str = "text"
     size: int = 100_000_000
-    """Bytes of generated text for whole runs, where there is no input."""
+    """Bytes of text to generate for whole runs if no input is given."""
 
     def steps(self) -> int:
         """How often `tell` will be called, for a progress bar."""

@@ -381,20 +381,21 @@ def decode_exactly(data: bytes, kind: type[T]) -> T:
 
 def format_version(data: bytes) -> object:
     """Of a job.json that this program may not be able to read otherwise; None if it tells none."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return found.get("format_version") if isinstance(found, dict) else None
+    return _object_in(data).get("format_version")
 
 
 def describes_a_job(data: bytes) -> bool:
     """Whether this is the job.json of some output of tokenmill."""
+    return _object_in(data).keys() >= {"format_version", "options", "tokenizer"}
+
+
+def _object_in(data: bytes) -> dict[str, Any]:
+    """What somebody wrote, if it is a JSON object; else one without keys."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.keys() >= {"format_version", "options", "tokenizer"}
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def run_id_of(job: StoredJob, plan_digest: str) -> str:

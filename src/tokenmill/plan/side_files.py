@@ -14,7 +14,7 @@ from tokenmill.storage.base import Reading
 # Of Spark, Hadoop and their databases: marks, checksums, and Parquet footers of other files. Of publishers: what is to
 # be read by people.
 _NEVER_DATA = re.compile(
-    r"(checksums?|md5sums?|sha\d+sums?)\.txt|_success|_metadata|_common_metadata|_(committed|started)_.*|.*\.crc|\.gitattributes"
+    r"(checksums?|md5sums?|sha\d+sums?)\.txt|_success|_metadata|_common_metadata|_(committed|started)_\w*\d|.*\.crc|\.gitattributes"
     r"|(readme|licen[cs]e|copying|notice|citation|changelog)(([-_]\w+)*\.(md|rst|html?|pdf|org|adoc|cff))?"
 )
 _LOGS = {"_delta_log", "_spark_metadata"}

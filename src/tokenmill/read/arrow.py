@@ -52,7 +52,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Damage:
-    """A place where there is no record batch to be had; where nobody knows how many rows it had, it counts as one."""
+    """A place where a record batch cannot be read. It counts as one row if the number of its rows is unknown."""
 
     detail: str
     reason: Reason = Reason.CORRUPT_FILE

@@ -14,7 +14,20 @@ from tokenmill.records import Codec, Format
 _SHARD = re.compile(r"part-(\w-)?\d.*|\d+_\d+(_copy_\d+)?|.*\d-of-\d+")
 # Numbers that writers put behind a name: data.00012, data.00012-of-01024, part-00000-….c000
 _NUMBER = re.compile(r"(\.c?\d+([-_](of[-_])?\d+)*)+$")
-_UNSUPPORTED_COMPRESSION = (".7z", ".br", ".lz4", ".lzo", ".snappy", ".z", ".zip")
+_UNSUPPORTED_COMPRESSION = (
+    ".7z",
+    ".br",
+    ".deflate",
+    ".lz",
+    ".lz4",
+    ".lzma",
+    ".lzo",
+    ".rar",
+    ".snappy",
+    ".z",
+    ".zip",
+    ".zlib",
+)
 
 
 class Hint(StrEnum):

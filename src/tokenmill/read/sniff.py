@@ -61,7 +61,7 @@ def _inspect(inputs: Reading, name: str) -> Inspected:
             fingerprint = fingerprint_of(source, head)
     except OSError as error:
         if named.format is None and not named.hint.is_data and named.codec is Codec.PLAIN:
-            raise _NotAnInputError(f"cannot be read, and its name is no input's: {error.strerror}") from error
+            raise _NotAnInputError(f"cannot be read, and it is not named like an input: {error.strerror}") from error
         problem = error.strerror or str(error)
         format_ = named.format or Format.JSONL
         unread = InputFile(name=name, size=0, fingerprint="", format=format_, codec=named.codec, problem=problem)
